@@ -1,0 +1,50 @@
+# Every command a person types. Each makes .venv first: with uv where it is installed, with pip otherwise.
+SHELL := /bin/bash
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+BIN := .venv/bin
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-cluster check bench lock clean
+
+help: ## what there is to type
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: .venv/.installed ## make or refresh .venv (done by the others when needed)
+
+.venv/.installed: pyproject.toml requirements-dev.lock
+	@test -n "$(PYTHON)" || { echo "Overspill needs Python 3.11 or newer on the PATH (or PYTHON=/path/to/python)." >&2; exit 2; }
+	@echo "installing into .venv (once)…" >&2
+	@if command -v uv >/dev/null; then \
+	  uv venv --quiet --allow-existing --python "$(PYTHON)" .venv && \
+	  uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-dev.lock && \
+	  uv pip install --quiet --python $(BIN)/python --no-deps -e .; \
+	else \
+	  "$(PYTHON)" -m venv .venv && \
+	  $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock && \
+	  $(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .; \
+	fi
+	@touch $@
+
+demo: venv ## the whole story in the lab: overflow, and home again
+	@$(BIN)/overspill demo $(DEMO_ARGS)
+
+test: venv ## the test suite (real nats-server; no network)
+	@$(BIN)/python -m pytest -m "not cluster" -n 2 --dist loadfile $(TEST_ARGS)
+
+test-cluster: venv ## the contract suite on the real control plane (needs Go) and on the lab
+	@$(BIN)/python -m pytest tests/contract/kubernetes tests/cluster -m "cluster or not cluster" $(TEST_ARGS)
+
+check: venv ## format, lint, types, import contracts
+	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+bench: venv ## figures as JSON on stdout
+	@$(BIN)/python -m tests.bench
+
+lock: ## pin again after a change of pyproject.toml (needs uv)
+	@for spec in "requirements.lock recorder" "requirements-dev.lock dev"; do set -- $$spec; \
+	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	    --no-emit-package overspill --extra $$2 pyproject.toml -o $$1; done
+
+clean: ## remove .venv and caches
+	@rm -rf .venv .mypy_cache .ruff_cache .import_linter_cache .hypothesis

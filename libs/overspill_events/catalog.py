@@ -1,0 +1,463 @@
+"""The events of Overspill, declared once: payload, type, version, subject and key.
+
+Past tense, frozen, camelCase on the wire. Decoders, subjects, JSON Schemas and the documentation are derived from this
+module. Evolution: new fields have defaults; nothing is renamed or removed; a breaking change is a new version beside the
+old. This module must not know NATS or Kubernetes.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, ClassVar, TypeVar
+
+from msgspec import Meta, Struct
+
+from overspill_events import reasons
+
+Time = Annotated[datetime, Meta(tz=True)]
+Count = Annotated[int, Meta(ge=0)]
+
+
+class Event(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Base of all payloads; a class attribute tells how it travels."""
+
+    spec: ClassVar["EventSpec"]
+
+
+class EventSpec(Struct, frozen=True, kw_only=True):
+    """How one kind of event travels. `key` names the payload's fields that end the subject ("pod" means namespace and name)."""
+
+    name: str
+    service: str  # "*": any service publishes it
+    version: int
+    key: tuple[str, ...]
+
+    @property
+    def type(self) -> str:
+        """The CloudEvents type, for instance dev.overspill.decider.gate-opened.v1."""
+        return f"dev.overspill.{'service' if self.service == '*' else self.service}.{kebab(self.name)}.v{self.version}"
+
+
+def kebab(name: str) -> str:
+    """GateOpened → gate-opened."""
+    return "".join(f"-{c.lower()}" if c.isupper() else c for c in name).lstrip("-")
+
+
+EventType = TypeVar("EventType", bound=type[Event])
+CATALOG: dict[str, type[Event]] = {}  # CloudEvents type → payload
+
+
+def event(service: str, *key: str, version: int = 1) -> Callable[[EventType], EventType]:
+    """Register a payload in the catalogue. Raises ValueError for a type declared twice or a key that is no field."""
+
+    def register(cls: EventType) -> EventType:
+        if unknown := set(key) - set(cls.__struct_fields__):
+            raise ValueError(f"{cls.__name__}: key fields {sorted(unknown)} are not fields of the event")
+        cls.spec = EventSpec(name=cls.__name__, service=service, version=version, key=key)
+        if cls.spec.type in CATALOG:
+            raise ValueError(f"{cls.spec.type} is declared twice")
+        CATALOG[cls.spec.type] = cls
+        return cls
+
+    return register
+
+
+# --- values inside events -----------------------------------------------------------------------------------------------
+
+
+class PodRef(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A pod's identity; the UID is what effects are fenced with."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class OwnerRef(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The controller that owns a pod."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+class WorkloadRef(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a queue admits: a Job or a bare Pod. `kind` is the Kubernetes kind."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+class Reading(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Home capacity as one source sees it, in GPUs; every number is absent when `unknown` names a cause."""
+
+    source: reasons.Source
+    observed_at: Time
+    free: float | None = None
+    total: float | None = None
+    used: float | None = None
+    largest_block: int | None = None
+    room: dict[str, int] = {}  # GPUs per pod → how many such pods fit at home now
+    waiting_pods: int | None = None  # ungated Pending spillable pods
+    waiting_gpus: int | None = None
+    stuck_pods: int | None = None  # of these, the ones that no home node fits
+    unknown: reasons.UnknownCause | None = None
+    detail: str = ""
+
+
+class Offering(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One thing a provider sells; price in dollars per instance hour, stock in instances (absent: not told)."""
+
+    id: str
+    gpu_type: str
+    gpus: Count
+    region: str
+    price_per_hour: float
+    stock: int | None = None
+    spot: bool = False
+
+
+class QuotaUse(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One flavor and resource of a ClusterQueue at the time of a decision."""
+
+    flavor: str
+    resource: str
+    nominal: float
+    used: float
+    asked: float
+
+
+# --- every service ------------------------------------------------------------------------------------------------------
+
+
+@event("*", "service")
+class ServiceStarted(Event):
+    service: str
+    version: str
+    mode: str
+    settings: dict[str, str] = {}  # as the service understood them; secrets left out
+
+
+@event("*", "service")
+class ServiceStopped(Event):
+    service: str
+    reason: str = ""
+
+
+@event("*", "service")
+class LeadershipTaken(Event):
+    service: str
+    lease: str
+    holder: str
+
+
+@event("*", "service")
+class LeadershipLost(Event):
+    service: str
+    lease: str
+    holder: str
+    reason: str = ""
+
+
+# --- sampler ------------------------------------------------------------------------------------------------------------
+
+
+@event("sampler", "pool")
+class CapacitySampled(Event):
+    """Both sources in one event, so that a decision names one cause."""
+
+    pool: str
+    resource: str
+    readings: tuple[Reading, ...]
+
+
+# --- decider ------------------------------------------------------------------------------------------------------------
+
+
+@event("decider", "node")
+class GateDecided(Event):
+    """Published when the verdict or its reason changes. Average and marks in free GPUs."""
+
+    node: str
+    verdict: reasons.Verdict
+    reason: reasons.GateReason
+    average: float | None
+    low_mark: float
+    high_mark: float
+    window_seconds: float
+    samples: Count
+    source: reasons.Source | None = None  # of the average
+    held_since: Time | None = None
+    hold_seconds: float | None = None  # how long it must hold before the gate moves
+    cluster_average: float | None = None
+    unsettled_returns: Count = 0
+    provider_stock: int | None = None
+    detail: str = ""
+
+
+@event("decider", "node")
+class GateOpened(Event):
+    """The switch taint was removed."""
+
+    node: str
+    reason: reasons.GateReason
+    average: float | None = None
+    detail: str = ""
+
+
+@event("decider", "node")
+class GateClosed(Event):
+    """The switch taint was put on."""
+
+    node: str
+    reason: reasons.GateReason
+    average: float | None = None
+    detail: str = ""
+
+
+@event("decider", "node")
+class DriftDetected(Event):
+    """Query and cluster disagree lastingly, or pods wait behind a closed gate that no home node fits."""
+
+    node: str
+    kind: str  # "disagreement" | "stuck-pods"
+    query_average: float | None = None
+    cluster_average: float | None = None
+    stuck_pods: int | None = None
+    since: Time | None = None
+    detail: str = ""
+
+
+@event("decider", "node")
+class DriftCleared(Event):
+    node: str
+    kind: str
+    detail: str = ""
+
+
+# --- evictor ------------------------------------------------------------------------------------------------------------
+
+
+@event("evictor", "pod")
+class ReturnIntended(Event):
+    """A pod is about to be evicted so that its successor lands at home; the room is booked until `expires_at`."""
+
+    pod: PodRef
+    owner: OwnerRef
+    node: str  # the virtual node it leaves
+    home_node: str  # where it fits now
+    gpus: Count
+    expires_at: Time
+    priority: int = 0
+    age_seconds: float | None = None
+    ready_replicas: int | None = None
+    floor: int | None = None
+    home_free_gpus: int | None = None  # on home_node, before
+    was_running: bool = True
+
+
+@event("evictor", "pod")
+class PodEvicted(Event):
+    pod: PodRef
+    node: str
+    home_node: str
+    gpus: Count
+
+
+@event("evictor", "pod")
+class EvictionRefused(Event):
+    pod: PodRef
+    node: str
+    reason: reasons.RefusalReason
+    message: str = ""
+    pdb: str = ""
+    disruptions_allowed: int | None = None
+    current_healthy: int | None = None
+    desired_healthy: int | None = None
+    retry_after_seconds: float | None = None
+
+
+@event("evictor", "pod")
+class ReturnSettled(Event):
+    pod: PodRef
+    place: reasons.Place
+    successor: PodRef | None = None
+    node: str = ""
+    detail: str = ""
+
+
+@event("evictor", "pod")
+class PodHeld(Event):
+    """A spilled pod stays for now; published when the reason changes."""
+
+    pod: PodRef
+    node: str
+    reason: reasons.HoldReason
+    detail: str = ""
+    needed: float | None = None
+    available: float | None = None
+
+
+# --- admitter -----------------------------------------------------------------------------------------------------------
+
+
+@event("admitter", "workload")
+class WorkloadQueued(Event):
+    workload: WorkloadRef
+    local_queue: str
+    cluster_queue: str = ""
+    priority: int = 0
+    pods: Count = 1
+    requests: dict[str, float] = {}  # whole workload: resource → amount (GPUs, cores, bytes)
+
+
+@event("admitter", "workload")
+class WorkloadAdmitted(Event):
+    """Published before the workload is released."""
+
+    workload: WorkloadRef
+    cluster_queue: str
+    flavor: str
+    quota: tuple[QuotaUse, ...] = ()
+    home_room: float | None = None  # GPUs at home left for the flavor before this workload; absent for virtual flavors
+    waited_seconds: float | None = None
+    inherited_from: PodRef | None = None  # a returned pod whose successor keeps its quota
+
+
+@event("admitter", "workload")
+class AdmissionDeferred(Event):
+    workload: WorkloadRef
+    reason: reasons.DeferReason
+    cluster_queue: str = ""
+    quota: tuple[QuotaUse, ...] = ()
+    home_room: float | None = None
+    detail: str = ""
+
+
+@event("admitter", "workload")
+class WorkloadFinished(Event):
+    workload: WorkloadRef
+    outcome: str  # "succeeded" | "failed" | "deleted"
+    cluster_queue: str = ""
+
+
+# --- bridge -------------------------------------------------------------------------------------------------------------
+
+
+@event("bridge", "node")
+class NodeRegistered(Event):
+    node: str
+    uid: str
+    created: bool  # False: it was there already
+    max_external_gpus: Count
+    providers: tuple[str, ...] = ()
+
+
+@event("bridge", "key")
+class InstanceRequested(Event):
+    """Intent: published before the provider is asked."""
+
+    key: str  # minted from the pod's UID
+    pod: PodRef
+    node: str
+    provider: str
+    offering: str
+    gpus: Count
+    price_per_hour: float
+    attempt: Count = 1
+
+
+@event("bridge", "key")
+class InstanceCreated(Event):
+    key: str
+    pod: PodRef
+    provider: str
+    instance: str
+    offering: str
+    price_per_hour: float
+    committed: bool = True  # False: accepted and queued
+
+
+@event("bridge", "key")
+class InstanceRunning(Event):
+    key: str
+    pod: PodRef
+    provider: str
+    instance: str
+    seconds_to_running: float | None = None
+
+
+@event("bridge", "key")
+class InstanceFailed(Event):
+    key: str
+    pod: PodRef
+    provider: str
+    instance: str
+    end: reasons.InstanceEnd
+    exit_code: int | None = None
+    message: str = ""
+
+
+@event("bridge", "key")
+class InstanceTerminating(Event):
+    """Intent: published before the provider is told (with the bus away, as soon as it is back)."""
+
+    key: str
+    pod: PodRef
+    provider: str
+    instance: str
+    end: reasons.InstanceEnd
+
+
+@event("bridge", "key")
+class InstanceTerminated(Event):
+    key: str
+    pod: PodRef
+    provider: str
+    instance: str
+    end: reasons.InstanceEnd
+    hours: float | None = None
+    cost: float | None = None  # dollars, from the price and the time it lived
+
+
+@event("bridge", "key")
+class InstanceAdopted(Event):
+    """An instance of ours was found that this process did not create."""
+
+    key: str
+    pod: PodRef
+    provider: str
+    instance: str
+    state: str
+
+
+@event("bridge", "key")
+class OrphanFound(Event):
+    """An instance with our tag and no pod."""
+
+    key: str
+    pod: PodRef
+    provider: str
+    instance: str
+    age_seconds: float | None = None
+
+
+@event("bridge", "pod")
+class SpillDeferred(Event):
+    """A pod bound to the virtual node has no instance yet; published when the reason changes."""
+
+    pod: PodRef
+    node: str
+    reason: reasons.SpillReason
+    detail: str = ""
+    tried: tuple[str, ...] = ()  # offerings tried or skipped, each with why
+
+
+@event("bridge", "provider")
+class ProviderSampled(Event):
+    provider: str
+    healthy: bool
+    offerings: tuple[Offering, ...] = ()
+    instances: int | None = None
+    detail: str = ""

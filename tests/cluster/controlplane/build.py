@@ -1,0 +1,259 @@
+"""Builds the real control plane once, so that our stand-in can be judged by the original.
+
+etcd and the three Kubernetes servers are plain Go programs whose modules anybody can build; no container and no image is
+needed. Two small module files beside this one pin them, because their dependencies disagree. The binaries live outside the
+tree, in a folder named after everything that shaped them, so a change of version or flag builds anew and nothing else does.
+
+This module knows how to build, and nothing about starting: see `start.py`. It uses the standard library alone, because it
+also runs as a plain command: `python -m tests.cluster.controlplane.build`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PROGRESS_EVERY_S = 15.0
+BASE_FLAGS = ("-mod=readonly", "-trimpath", "-v")
+
+
+class BuildError(RuntimeError):
+    """The control plane cannot be built here; the message says what a person can do about it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Binaries:
+    """Paths of the four programs."""
+
+    etcd: Path
+    apiserver: Path
+    controllers: Path
+    scheduler: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module:
+    """One folder with a go.mod, and the programs built from it (binary name → Go package)."""
+
+    folder: Path
+    pinned: str
+    packages: dict[str, str]
+
+    @property
+    def version(self) -> str:
+        """The version that go.mod pins, the only place where it is written."""
+        found = re.search(rf"^\s*{re.escape(self.pinned)} (v\S+)", self.text, re.MULTILINE)
+        if found is None:
+            raise BuildError(f"{self.folder / 'go.mod'} does not require {self.pinned}")
+        return found[1]
+
+    @property
+    def go_needed(self) -> tuple[int, ...]:
+        """The Go version that go.mod asks for."""
+        found = re.search(r"^go (\S+)$", self.text, re.MULTILINE)
+        if found is None:
+            raise BuildError(f"{self.folder / 'go.mod'} has no go line")
+        return _numbers(found[1])
+
+    @property
+    def text(self) -> str:
+        """The module file as it is."""
+        return (self.folder / "go.mod").read_text()
+
+    @property
+    def ldflags(self) -> str:
+        """Stripped, and for Kubernetes with the version that the servers tell their clients (a plain build says v0.0.0)."""
+        if self.pinned != "k8s.io/kubernetes":
+            return "-s -w"
+        major, minor, _ = _numbers(self.version)
+        base = "k8s.io/component-base/version"
+        return (
+            f"-s -w -X {base}.gitVersion={self.version} -X {base}.gitMajor={major} -X {base}.gitMinor={minor}"
+            f" -X k8s.io/client-go/pkg/version.gitVersion={self.version}"
+        )
+
+
+ETCD = Module(folder=HERE / "etcd", pinned="go.etcd.io/etcd/server/v3", packages={"etcd": "go.etcd.io/etcd/server/v3"})
+KUBERNETES = Module(
+    folder=HERE / "kubernetes",
+    pinned="k8s.io/kubernetes",
+    packages={
+        name: f"k8s.io/kubernetes/cmd/{name}"
+        for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+    },
+)
+
+
+def binaries() -> Binaries:
+    """Paths of the programs, built first when they are not in the cache.
+
+    `KUBEBUILDER_ASSETS`, when set, names a folder whose etcd and kube-apiserver are used instead of ours (the habit of Go
+    projects); the other two are always ours. Raises BuildError.
+    """
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    wanted = [*ETCD.packages, *KUBERNETES.packages]
+    paths: dict[str, Path] = {}
+    if assets:
+        paths = {name: _asset(Path(assets), name) for name in ("etcd", "kube-apiserver")}
+        wanted = [name for name in wanted if name not in paths]
+    folder = _built(wanted)
+    paths |= {name: folder / name for name in wanted}
+    return Binaries(
+        etcd=paths["etcd"],
+        apiserver=paths["kube-apiserver"],
+        controllers=paths["kube-controller-manager"],
+        scheduler=paths["kube-scheduler"],
+    )
+
+
+def _asset(folder: Path, name: str) -> Path:
+    path = folder / name
+    if not os.access(path, os.X_OK):
+        raise BuildError(f"KUBEBUILDER_ASSETS={folder} holds no executable {name}; unset it to build our own")
+    return path
+
+
+def _built(wanted: list[str]) -> Path:
+    """The cache folder that holds the wanted programs; builds under a lock when it is not there."""
+    folder = cache_root() / _key(wanted)
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(folder.with_suffix(".lock")):
+        if not folder.is_dir():  # another process may have built it while we waited
+            _build(folder, wanted)
+    return folder
+
+
+def cache_root() -> Path:
+    """Where binaries are kept: $OVERSPILL_CLUSTER_CACHE, else the user's cache folder."""
+    if own := os.environ.get("OVERSPILL_CLUSTER_CACHE"):
+        return Path(own)
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "overspill" / "controlplane"
+
+
+def _key(wanted: list[str]) -> str:
+    """A name that changes with anything that changes a binary: pins, sums, flags, platform, the set of programs."""
+    digest = hashlib.sha256()
+    parts = [platform.system(), platform.machine(), *BASE_FLAGS, *wanted]
+    for module in (ETCD, KUBERNETES):
+        parts += [module.text, (module.folder / "go.sum").read_text(), module.ldflags]
+    for part in parts:
+        digest.update(part.encode() + b"\0")
+    return f"{KUBERNETES.version}-{digest.hexdigest()[:12]}"
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say("another process is building the control plane; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build(folder: Path, wanted: list[str]) -> None:
+    go = _go()
+    _say(
+        f"building {', '.join(wanted)} ({KUBERNETES.version}) once into {folder}; about 10 minutes on two cores"
+        " with empty Go caches, under a minute with full ones"
+    )
+    begun = time.monotonic()
+    for leftover in folder.parent.glob(f".{folder.name}-*"):  # of a build that was killed: we hold its lock now
+        shutil.rmtree(leftover)
+    # Beside its final place, so that the rename is atomic and a broken build is never found by a later call.
+    half = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        for module in (ETCD, KUBERNETES):
+            _build_module(go, module, [name for name in module.packages if name in wanted], half)
+        half.chmod(0o755)
+        half.rename(folder)
+    finally:
+        shutil.rmtree(half, ignore_errors=True)
+    _say(f"built in {_spent(begun)}")
+
+
+def _go() -> str:
+    """The go command. Raises BuildError when it is missing or too old."""
+    needed = max(ETCD.go_needed, KUBERNETES.go_needed)
+    wanted = ".".join(map(str, needed))
+    go = shutil.which("go")
+    if go is None:
+        raise BuildError(f"the real control plane is built with Go {wanted} or newer, and no `go` is on the PATH")
+    # Asked inside the module: a Go that may fetch newer toolchains answers with the one that it will use there.
+    asked = subprocess.run([go, "env", "GOVERSION"], cwd=KUBERNETES.folder, capture_output=True, text=True, check=False)
+    if asked.returncode != 0 or _numbers(asked.stdout) < needed:
+        seen = asked.stdout.strip() or asked.stderr.strip()
+        raise BuildError(f"the real control plane is built with Go {wanted} or newer; `{go}` is {seen}")
+    return go
+
+
+def _build_module(go: str, module: Module, names: list[str], target: Path) -> None:
+    if not names:
+        return
+    begun = said = time.monotonic()
+    packages = [module.packages[name] for name in names]
+    # A single package whose folder is not named after its program (etcd's is `v3`) needs the file named in full.
+    out = str(target / names[0]) if len(names) == 1 else f"{target}{os.sep}"
+    command = [go, "build", *BASE_FLAGS, "-ldflags", module.ldflags, "-o", out, *packages]
+    environment = {**os.environ, "CGO_ENABLED": "0"}
+    complaints: list[str] = []
+    compiled = 0
+    with subprocess.Popen(command, cwd=module.folder, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if re.fullmatch(r"[\w.~/-]+\n", line):  # -v prints one package path per line
+                compiled += 1
+            else:
+                complaints.append(line)
+            if time.monotonic() - said >= PROGRESS_EVERY_S:
+                said = time.monotonic()
+                _say(f"{module.pinned}: {compiled} packages compiled, {_spent(begun)}")
+    if process.returncode != 0:
+        raise BuildError(f"go build failed in {module.folder}:\n{''.join(complaints[-30:])}")
+    _say(f"{module.pinned} {module.version}: {', '.join(names)} in {_spent(begun)}")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+def _spent(begun: float) -> str:
+    minutes, seconds = divmod(round(time.monotonic() - begun), 60)
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+
+
+def _say(text: str) -> None:
+    print(f"controlplane: {text}", file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """Build when needed and print where each program is."""
+    try:
+        built = binaries()
+    except BuildError as error:
+        _say(str(error))
+        return 2
+    for path in (built.etcd, built.apiserver, built.controllers, built.scheduler):
+        print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
