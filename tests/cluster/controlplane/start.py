@@ -160,6 +160,9 @@ async def _start(programs: Binaries, wanted: _Wanted) -> ControlPlane:
         _write_kubeconfig(plane)
         if wanted.controllers:
             await _start_client(plane, "kube-controller-manager", programs.controllers, wanted)
+            # Until its controllers have made this account, the API server refuses every pod of the namespace.
+            account = f"{plane.url}/api/v1/namespaces/default/serviceaccounts/default"
+            await _until_ready(plane._programs[-1], account, plane)
         if wanted.scheduler:
             await _start_client(plane, "kube-scheduler", programs.scheduler, wanted)
     except BaseException:

@@ -14,7 +14,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import aiohttp
 import yaml
@@ -134,7 +134,7 @@ class Api:
             headers=headers, timeout=REQUEST_TIMEOUT, connector=aiohttp.TCPConnector(ssl=endpoint.ssl(), limit=50)
         )
 
-    async def __aenter__(self) -> Api:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -1,0 +1,162 @@
+"""The contract with Kubernetes: what Overspill and its lab rely on, said once and asked of two servers.
+
+Every test here runs twice: against the real control plane (`real`, marked `cluster`: etcd, API server, controllers and
+scheduler, built and started by `tests/cluster/controlplane`) and against the lab's stand-in (`lab`). The tests are written
+on the real one, so that they tell what Kubernetes does and not what we think it does; where the two differ, the lab is
+wrong. None is skipped on either side and none asks which side it is on.
+
+    pytest tests/contract/kubernetes -m "not cluster"     # the lab alone: no Go needed
+    pytest tests/contract/kubernetes -m cluster           # the real one alone
+    make test-cluster                                     # both
+
+One server of each kind serves the whole run. A test has a namespace of its own, and gives what has no namespace (nodes,
+cluster queues) names that nobody else uses; it plays the kubelet itself, and asks for a scheduler that does not exist
+unless scheduling is its subject. Waiting is polling with a generous deadline, never a sleep of the right length.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from tests.cluster.controlplane.start import control_plane
+from tests.contract.kubernetes.client import DEADLINE_S, Api, Endpoint, Object, endpoint_of, eventually
+from tests.contract.kubernetes.objects import NODES, kill, make_ready, node, pod, unique
+
+CRDS = Path(__file__).parents[2] / "cluster" / "crds" / "kueue.yaml"
+
+
+@pytest_asyncio.fixture(
+    scope="session", loop_scope="session", params=[pytest.param("real", marks=pytest.mark.cluster), "lab"]
+)
+async def endpoint(request: pytest.FixtureRequest) -> AsyncIterator[Endpoint]:
+    """One server for the whole run."""
+    async with _real() if request.param == "real" else _lab() as target:
+        yield target
+
+
+@contextlib.asynccontextmanager
+async def _real() -> AsyncIterator[Endpoint]:
+    async with control_plane(scheduler=True) as plane:
+        endpoint = endpoint_of(plane.kubeconfig)
+        async with Api(endpoint) as api:
+            await _install_crds(api)
+        yield endpoint
+
+
+async def _install_crds(api: Api) -> None:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    for crd in yaml.safe_load_all(CRDS.read_text()):
+        (await api.post(path, crd)).ok()
+        for version in crd["spec"]["versions"]:
+            served = f"/apis/{crd['spec']['group']}/{version['name']}/{crd['spec']['names']['plural']}"
+            await api.eventually(served, lambda _: True, f"{served} is served")
+
+
+@contextlib.asynccontextmanager
+async def _lab() -> AsyncIterator[Endpoint]:
+    """The lab's API server, controllers and scheduler, each a process as in the demo."""
+    with tempfile.TemporaryDirectory(prefix="overspill-lab-") as folder:
+        kubeconfig = Path(folder) / "kubeconfig"
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(
+                _process(folder, "apiserver", "--port", "0", "--kubeconfig-out", str(kubeconfig))
+            )
+            await eventually(
+                lambda: asyncio.to_thread(_size, kubeconfig), bool, "the lab's API server writes its kubeconfig"
+            )
+            await stack.enter_async_context(_process(folder, "controllers", "--kubeconfig", str(kubeconfig)))
+            await stack.enter_async_context(_process(folder, "scheduler", "--kubeconfig", str(kubeconfig)))
+            yield endpoint_of(kubeconfig)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+@contextlib.asynccontextmanager
+async def _process(folder: str, module: str, *arguments: str) -> AsyncIterator[None]:
+    """A process of the lab; its log is shown when it ended before we ended it."""
+    path = Path(folder) / f"{module}.log"
+    with path.open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", f"overspill_lab.{module}", *arguments, stdout=log, stderr=log
+        )
+    try:
+        yield
+    finally:
+        ended_by_itself = process.returncode is not None
+        if not ended_by_itself:
+            process.send_signal(signal.SIGTERM)
+            try:
+                await asyncio.wait_for(process.wait(), DEADLINE_S)
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+        if ended_by_itself or process.returncode not in (0, -signal.SIGTERM):
+            pytest.fail(f"overspill_lab.{module} ended with {process.returncode}:\n{path.read_text()[-4000:]}")
+
+
+@pytest_asyncio.fixture
+async def api(endpoint: Endpoint) -> AsyncIterator[Api]:
+    """The server under judgement."""
+    async with Api(endpoint) as client:
+        yield client
+
+
+@pytest_asyncio.fixture
+async def namespace(api: Api) -> AsyncIterator[str]:
+    """A namespace of the test's own in which pods may be made; its pods are taken away afterwards."""
+    name = unique("contract")
+    (await api.post("/api/v1/namespaces", {"metadata": {"name": name}})).ok()
+    pods = f"/api/v1/namespaces/{name}/pods"
+    # A real API server refuses pods until the namespace has its default service account.
+    await eventually(
+        lambda: api.post(pods, pod("probe"), dryRun="All"), lambda reply: reply.status == 201, "pods may be made"
+    )
+    yield name
+    await api.delete(f"/api/v1/namespaces/{name}")
+    for left in (await api.get(pods)).ok()["items"]:
+        await kill(api, f"{pods}/{left['metadata']['name']}")
+
+
+class Nodes:
+    """Nodes of one test: named for it, labelled for it, taken away after it."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self.label = {"contract.test/pool": unique("pool")}
+        self.names: list[str] = []
+
+    async def add(
+        self,
+        *,
+        taints: list[Object] | None = None,
+        labels: dict[str, str] | None = None,
+        gpus: int = 0,
+        cpu: str = "100",
+    ) -> str:
+        """A Ready node with this capacity."""
+        name = unique("node")
+        self.names.append(name)
+        (await self._api.post(NODES, node(name, labels={**self.label, **(labels or {})}, taints=taints))).ok()
+        await make_ready(self._api, name, gpus=gpus, cpu=cpu)
+        return name
+
+
+@pytest_asyncio.fixture
+async def nodes(api: Api) -> AsyncIterator[Nodes]:
+    """Makes nodes of the test's own."""
+    made = Nodes(api)
+    yield made
+    for name in made.names:
+        await kill(api, f"{NODES}/{name}")
