@@ -126,7 +126,7 @@ def check(scenario: Scenario, *, where: str) -> None:
     """
     for kind, names in (
         ("nodes", [node.name for node in scenario.nodes]),
-        ("research and inference", [item.name for item in (*scenario.research, *scenario.inference)]),
+        ("research and inference", [item.name for item in _work(scenario)]),
     ):
         if doubles := sorted({name for name in names if names.count(name) > 1}):
             raise ScenarioError(f"{where}: {kind}: names must be unique, twice there: {', '.join(doubles)}")
@@ -134,14 +134,17 @@ def check(scenario: Scenario, *, where: str) -> None:
         times = [scaling.at for scaling in deployment.scalings]
         if times != sorted(times):
             raise ScenarioError(f"{where}: $.inference[{index}].scalings: `at` must grow, is {times}")
-    for kind, items in (("research", scenario.research), ("inference", scenario.inference)):
-        for index, item in enumerate(items):
-            if not any(_holds(node, item.shape) for node in scenario.nodes):
-                raise ScenarioError(f"{where}: $.{kind}[{index}].shape: no home node is large enough for {item.shape}")
+    for item in _work(scenario):
+        if not any(_holds(node, item.shape) for node in scenario.nodes):
+            raise ScenarioError(f"{where}: shape of {item.name}: no home node is large enough for {item.shape}")
     if scenario.freeze and scenario.freeze.deployment not in {deployment.name for deployment in scenario.inference}:
         raise ScenarioError(
             f"{where}: $.freeze.deployment: {scenario.freeze.deployment!r} is none of the inference deployments"
         )
+
+
+def _work(scenario: Scenario) -> tuple[Research | Inference, ...]:
+    return (*scenario.research, *scenario.inference)
 
 
 def _holds(node: HomeNode, shape: Shape) -> bool:

@@ -24,12 +24,15 @@ FROZEN, FREEZE_LIFTED_AFTER = (
     6.0,
 )  # the third largest Deployment is under a change freeze until 6 s after the gate closes
 RESEARCH_AT, QUEUE_OPENS_AT, SCALE_UP_FROM, SCALE_UP_FOR = 3.0, 7.0, 16.0, 12.0
-CUT = (
-    f"nodes: every {NODE_STEP}th of the GPU node list. research: the first {RESEARCH_PODS} pods of classes BE and Burstable with whole GPUs, "
-    f"in order of creation, run time divided by {TIME_FACTOR:g} and kept within {SHORTEST:g} to {LONGEST:g} s. inference: of class LS with "
-    f"whole GPUs, in order of creation, every {SINGLE_STEP}th one-GPU and every {MULTI_STEP}th multi-GPU pod of at most {LARGEST_INFERENCE} GPUs; "
-    f"pods of equal shape are the replicas of one Deployment, shapes with one pod only are left out; the first {BASE_REPLICAS} are there from the start, "
-    f"the others arrive in their order within {SCALE_UP_FOR:g} s."
+CUT = " ".join(
+    f"""
+    nodes: every {NODE_STEP}th of the GPU node list. research: the first {RESEARCH_PODS} pods of classes BE and Burstable
+    with whole GPUs, in order of creation, run time divided by {TIME_FACTOR:g} and kept within {SHORTEST:g} to {LONGEST:g} s.
+    inference: of class LS with whole GPUs, in order of creation, every {SINGLE_STEP}th one-GPU and every {MULTI_STEP}th
+    multi-GPU pod of at most {LARGEST_INFERENCE} GPUs; pods of equal shape are the replicas of one Deployment, shapes with
+    one pod only are left out; the first {BASE_REPLICAS} are there from the start, the others arrive in their order within
+    {SCALE_UP_FOR:g} s.
+    """.split()
 )
 Pod = dict[str, str]
 
@@ -133,7 +136,7 @@ def lines(scenario: Scenario) -> str:
     """The scenario as JSON, one node, job or Deployment a line, so that a change of the cut is a readable diff."""
     fields = []
     for name, value in msgspec.to_builtins(scenario).items():
-        if isinstance(value, list):
+        if isinstance(value, list | tuple):
             items = ",\n  ".join(msgspec.json.encode(item).decode() for item in value)
             fields.append(f'"{name}": [\n  {items}\n]')
         else:
