@@ -1,7 +1,7 @@
 """A scenario: home nodes, queues, research jobs and inference replicas over time.
 
-This module reads and checks scenario files; it must not know how they are played. Amounts are Kubernetes' own (millicores,
-MiB, whole GPUs), times are seconds from the start of the story.
+This module reads and checks scenario files; it must not know how they are played. Amounts are Kubernetes' own
+(millicores, MiB, whole GPUs), times are seconds from the start of the story.
 """
 
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""Cuts the demo's scenario out of the openb trace: `python -m overspill_demo.scenarios.cut_openb NODES.csv PODS.csv > openb.json`.
+"""Cuts the demo's scenario out of the openb trace.
 
-The trace is `openb_node_list_gpu_node.csv` and `openb_pod_list_default.csv` (Alibaba cluster trace 2023 as published with the
-Kubernetes scheduler simulator, Apache-2.0). The rules below are the whole cut: nothing is drawn at random, so that anybody
-can repeat it. This module must not be imported by the demo, which reads the result.
+`python -m overspill_demo.scenarios.cut_openb NODES.csv PODS.csv > openb.json`, where the trace's files are
+`openb_node_list_gpu_node.csv` and `openb_pod_list_default.csv` (see ATTRIBUTION.md). The rules below are the whole
+cut: nothing is drawn at random, so that anybody can repeat it. The demo reads the result, never this module.
 """
 
 import csv
@@ -26,12 +26,13 @@ FROZEN, FREEZE_LIFTED_AFTER = (
 RESEARCH_AT, QUEUE_OPENS_AT, SCALE_UP_FROM, SCALE_UP_FOR = 3.0, 7.0, 16.0, 12.0
 CUT = " ".join(
     f"""
-    nodes: every {NODE_STEP}th of the GPU node list. research: the first {RESEARCH_PODS} pods of classes BE and Burstable
-    with whole GPUs, in order of creation, run time divided by {TIME_FACTOR:g} and kept within {SHORTEST:g} to {LONGEST:g} s.
+    nodes: every {NODE_STEP}th of the GPU node list.
+    research: the first {RESEARCH_PODS} pods of classes BE and Burstable with whole GPUs, in order of creation, run time
+    divided by {TIME_FACTOR:g} and kept within {SHORTEST:g} to {LONGEST:g} s.
     inference: of class LS with whole GPUs, in order of creation, every {SINGLE_STEP}th one-GPU and every {MULTI_STEP}th
-    multi-GPU pod of at most {LARGEST_INFERENCE} GPUs; pods of equal shape are the replicas of one Deployment, shapes with
-    one pod only are left out; the first {BASE_REPLICAS} are there from the start, the others arrive in their order within
-    {SCALE_UP_FOR:g} s.
+    multi-GPU pod of at most {LARGEST_INFERENCE} GPUs; pods of equal shape are the replicas of one Deployment, shapes
+    with one pod only are left out; the first {BASE_REPLICAS} are there from the start, the others arrive in their order
+    within {SCALE_UP_FOR:g} s.
     """.split()
 )
 Pod = dict[str, str]

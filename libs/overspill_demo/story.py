@@ -1,0 +1,145 @@
+"""Plays a scenario: creates what users would create, when they would, and nothing else.
+
+A plain client of the API server. It must not know Overspill's services: research and inference do not either.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+
+from overspill_demo import objects
+from overspill_demo.scenario import Scenario
+from overspill_kube.client import Client
+from overspill_kube.outcomes import AlreadyExists, Done
+from overspill_kube.patches import PatchKind
+from overspill_kube.resources import (
+    CLUSTER_QUEUES,
+    DEPLOYMENTS,
+    JOBS,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    PDBS,
+    PRIORITY_CLASSES,
+    RESOURCE_FLAVORS,
+    Resource,
+)
+
+KINDS: Final = {
+    resource.kind: resource
+    for resource in (
+        CLUSTER_QUEUES, DEPLOYMENTS, JOBS, LOCAL_QUEUES, NAMESPACES, PDBS, PRIORITY_CLASSES, RESOURCE_FLAVORS,
+    )
+}  # fmt: skip
+AT_ONCE: Final = 4  # creations under way together; users do not wait for each other either
+
+
+class StoryError(Exception):
+    """The API server refused a part of the scenario; the message says which and why."""
+
+
+class Story:
+    """One performance of a scenario."""
+
+    def __init__(self, scenario: Scenario, kube: Client, *, note: Callable[[str], None]) -> None:
+        self._scenario = scenario
+        self._kube = kube
+        self._note = note
+        self.all_submitted = asyncio.Event()
+
+    async def prepare(self) -> None:
+        """Namespaces, priorities, the (held) queue and the budgets, before the clock starts."""
+        await self._create_all([*objects.namespaces(), *objects.priority_classes()])
+        await self._create_all(objects.queues(self._scenario, held=True))
+        frozen = self._scenario.freeze.deployment if self._scenario.freeze else None
+        budgets = [objects.disruption_budget(item, frozen=item.name == frozen) for item in self._scenario.inference]
+        await self._create_all(budgets)
+
+    async def play(self) -> None:
+        """From the first replica to the last; returns when everything has been asked for."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._research())
+            tasks.create_task(self._inference())
+        self.all_submitted.set()
+
+    async def lift_freeze(self) -> None:
+        """The change freeze ends: the frozen Deployment's budget allows disruptions again."""
+        if (freeze := self._scenario.freeze) is None:
+            return
+        await asyncio.sleep(freeze.lifted_after_closing_seconds)
+        inference = next(item for item in self._scenario.inference if item.name == freeze.deployment)
+        self._note(f"the change freeze on {inference.name} is lifted")
+        await self._patch(
+            PDBS, inference.name, objects.INFERENCE_NAMESPACE, {"spec": {"maxUnavailable": inference.max_unavailable}}
+        )
+
+    async def _research(self) -> None:
+        """The wave: submitted in order while the queue is held, then the queue opens."""
+        scenario = self._scenario
+        await asyncio.sleep(scenario.research_at)
+        self._note(f"{len(scenario.research)} research jobs are being submitted to the held queue")
+        pace = (scenario.queue_opens_at - scenario.research_at) / max(1, len(scenario.research))
+        started = asyncio.get_running_loop().time()
+        for index, research in enumerate(scenario.research):
+            await self._create(objects.job(research))
+            await _until(started + (index + 1) * pace)
+        self._note("the research queue opens")
+        await self._patch(CLUSTER_QUEUES, objects.CLUSTER_QUEUE, None, {"spec": {"stopPolicy": "None"}})
+
+    async def _inference(self) -> None:
+        """Every Deployment is created at its first scaling and scaled afterwards, all in the order of arrival."""
+        started = asyncio.get_running_loop().time()
+        steps = sorted(
+            (
+                (scaling.at, index, scaling.replicas)
+                for index, item in enumerate(self._scenario.inference)
+                for scaling in item.scalings
+            )
+        )
+        grown = False
+        for at, index, replicas in steps:
+            await _until(started + at)
+            inference = self._scenario.inference[index]
+            if at > 0 and not grown:
+                grown = True
+                self._note("inference scales up")
+            if replicas == inference.scalings[0].replicas:
+                await self._create(objects.deployment(inference))
+            else:
+                await self._patch(
+                    DEPLOYMENTS, inference.name, objects.INFERENCE_NAMESPACE, {"spec": {"replicas": replicas}}
+                )
+
+    async def _create_all(self, bodies: list[objects.Body]) -> None:
+        await _few_at_once([self._creation(body) for body in bodies])
+
+    def _creation(self, body: objects.Body) -> Callable[[], Awaitable[None]]:
+        return lambda: self._create(body)
+
+    async def _create(self, body: objects.Body) -> None:
+        resource = KINDS[body["kind"]]
+        outcome = await self._kube.create(resource, body, body["metadata"].get("namespace"))
+        if not isinstance(outcome, Done | AlreadyExists):
+            raise StoryError(f"{body['kind']} {body['metadata']['name']} was refused: {outcome}")
+
+    async def _patch(self, resource: Resource[Any], name: str, namespace: str | None, body: objects.Body) -> None:
+        outcome = await self._kube.patch(resource, name, body, namespace=namespace, kind=PatchKind.MERGE)
+        if not isinstance(outcome, Done):
+            raise StoryError(f"{resource.kind} {name}: {msgspec.json.encode(body).decode()} was refused: {outcome}")
+
+
+async def _until(moment: float) -> None:
+    await asyncio.sleep(max(0.0, moment - asyncio.get_running_loop().time()))
+
+
+async def _few_at_once(actions: list[Callable[[], Awaitable[None]]]) -> None:
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def limited(action: Callable[[], Awaitable[None]]) -> None:
+        async with limit:
+            await action()
+
+    async with asyncio.TaskGroup() as tasks:
+        for action in actions:
+            tasks.create_task(limited(action))
