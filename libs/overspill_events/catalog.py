@@ -1,8 +1,8 @@
 """The events of Overspill, declared once: payload, type, version, subject and key.
 
-Past tense, frozen, camelCase on the wire. Decoders, subjects, JSON Schemas and the documentation are derived from this
-module. Evolution: new fields have defaults; nothing is renamed or removed; a breaking change is a new version beside the
-old. This module must not know NATS or Kubernetes.
+Past tense, frozen, camelCase on the wire. Decoders, subjects, JSON Schemas and the documentation are derived from
+this module. Evolution: new fields have defaults; nothing is renamed or removed; a breaking change is a new version
+beside the old. This module must not know NATS or Kubernetes.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class Event(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class EventSpec(Struct, frozen=True, kw_only=True):
-    """How one kind of event travels. `key` names the payload's fields that end the subject ("pod" means namespace and name)."""
+    """How one kind of event travels. `key` names the payload's fields that end the subject (a pod: namespace, name)."""
 
     name: str
     service: str  # "*": any service publishes it
@@ -61,7 +61,7 @@ def event(service: str, *key: str, version: int = 1) -> Callable[[EventType], Ev
     return register
 
 
-# --- values inside events -----------------------------------------------------------------------------------------------
+# --- values inside events ---------------------------------------------------------------------------------------------
 
 
 class PodRef(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -128,11 +128,11 @@ class QuotaUse(Struct, frozen=True, kw_only=True, rename="camel"):
     asked: float
 
 
-# --- every service ------------------------------------------------------------------------------------------------------
+# --- every service ----------------------------------------------------------------------------------------------------
 
 
 @event("*", "service")
-class ServiceStarted(Event):
+class ServiceStarted(Event, frozen=True, kw_only=True):
     service: str
     version: str
     mode: str
@@ -140,31 +140,31 @@ class ServiceStarted(Event):
 
 
 @event("*", "service")
-class ServiceStopped(Event):
+class ServiceStopped(Event, frozen=True, kw_only=True):
     service: str
     reason: str = ""
 
 
 @event("*", "service")
-class LeadershipTaken(Event):
+class LeadershipTaken(Event, frozen=True, kw_only=True):
     service: str
     lease: str
     holder: str
 
 
 @event("*", "service")
-class LeadershipLost(Event):
+class LeadershipLost(Event, frozen=True, kw_only=True):
     service: str
     lease: str
     holder: str
     reason: str = ""
 
 
-# --- sampler ------------------------------------------------------------------------------------------------------------
+# --- sampler ----------------------------------------------------------------------------------------------------------
 
 
 @event("sampler", "pool")
-class CapacitySampled(Event):
+class CapacitySampled(Event, frozen=True, kw_only=True):
     """Both sources in one event, so that a decision names one cause."""
 
     pool: str
@@ -172,11 +172,11 @@ class CapacitySampled(Event):
     readings: tuple[Reading, ...]
 
 
-# --- decider ------------------------------------------------------------------------------------------------------------
+# --- decider ----------------------------------------------------------------------------------------------------------
 
 
 @event("decider", "node")
-class GateDecided(Event):
+class GateDecided(Event, frozen=True, kw_only=True):
     """Published when the verdict or its reason changes. Average and marks in free GPUs."""
 
     node: str
@@ -197,7 +197,7 @@ class GateDecided(Event):
 
 
 @event("decider", "node")
-class GateOpened(Event):
+class GateOpened(Event, frozen=True, kw_only=True):
     """The switch taint was removed."""
 
     node: str
@@ -207,7 +207,7 @@ class GateOpened(Event):
 
 
 @event("decider", "node")
-class GateClosed(Event):
+class GateClosed(Event, frozen=True, kw_only=True):
     """The switch taint was put on."""
 
     node: str
@@ -217,7 +217,7 @@ class GateClosed(Event):
 
 
 @event("decider", "node")
-class DriftDetected(Event):
+class DriftDetected(Event, frozen=True, kw_only=True):
     """Query and cluster disagree lastingly, or pods wait behind a closed gate that no home node fits."""
 
     node: str
@@ -230,17 +230,17 @@ class DriftDetected(Event):
 
 
 @event("decider", "node")
-class DriftCleared(Event):
+class DriftCleared(Event, frozen=True, kw_only=True):
     node: str
     kind: str
     detail: str = ""
 
 
-# --- evictor ------------------------------------------------------------------------------------------------------------
+# --- evictor ----------------------------------------------------------------------------------------------------------
 
 
 @event("evictor", "pod")
-class ReturnIntended(Event):
+class ReturnIntended(Event, frozen=True, kw_only=True):
     """A pod is about to be evicted so that its successor lands at home; the room is booked until `expires_at`."""
 
     pod: PodRef
@@ -258,7 +258,7 @@ class ReturnIntended(Event):
 
 
 @event("evictor", "pod")
-class PodEvicted(Event):
+class PodEvicted(Event, frozen=True, kw_only=True):
     pod: PodRef
     node: str
     home_node: str
@@ -266,7 +266,7 @@ class PodEvicted(Event):
 
 
 @event("evictor", "pod")
-class EvictionRefused(Event):
+class EvictionRefused(Event, frozen=True, kw_only=True):
     pod: PodRef
     node: str
     reason: reasons.RefusalReason
@@ -279,7 +279,7 @@ class EvictionRefused(Event):
 
 
 @event("evictor", "pod")
-class ReturnSettled(Event):
+class ReturnSettled(Event, frozen=True, kw_only=True):
     pod: PodRef
     place: reasons.Place
     successor: PodRef | None = None
@@ -288,7 +288,7 @@ class ReturnSettled(Event):
 
 
 @event("evictor", "pod")
-class PodHeld(Event):
+class PodHeld(Event, frozen=True, kw_only=True):
     """A spilled pod stays for now; published when the reason changes."""
 
     pod: PodRef
@@ -299,11 +299,11 @@ class PodHeld(Event):
     available: float | None = None
 
 
-# --- admitter -----------------------------------------------------------------------------------------------------------
+# --- admitter ---------------------------------------------------------------------------------------------------------
 
 
 @event("admitter", "workload")
-class WorkloadQueued(Event):
+class WorkloadQueued(Event, frozen=True, kw_only=True):
     workload: WorkloadRef
     local_queue: str
     cluster_queue: str = ""
@@ -313,7 +313,7 @@ class WorkloadQueued(Event):
 
 
 @event("admitter", "workload")
-class WorkloadAdmitted(Event):
+class WorkloadAdmitted(Event, frozen=True, kw_only=True):
     """Published before the workload is released."""
 
     workload: WorkloadRef
@@ -326,7 +326,7 @@ class WorkloadAdmitted(Event):
 
 
 @event("admitter", "workload")
-class AdmissionDeferred(Event):
+class AdmissionDeferred(Event, frozen=True, kw_only=True):
     workload: WorkloadRef
     reason: reasons.DeferReason
     cluster_queue: str = ""
@@ -336,17 +336,17 @@ class AdmissionDeferred(Event):
 
 
 @event("admitter", "workload")
-class WorkloadFinished(Event):
+class WorkloadFinished(Event, frozen=True, kw_only=True):
     workload: WorkloadRef
     outcome: str  # "succeeded" | "failed" | "deleted"
     cluster_queue: str = ""
 
 
-# --- bridge -------------------------------------------------------------------------------------------------------------
+# --- bridge -----------------------------------------------------------------------------------------------------------
 
 
 @event("bridge", "node")
-class NodeRegistered(Event):
+class NodeRegistered(Event, frozen=True, kw_only=True):
     node: str
     uid: str
     created: bool  # False: it was there already
@@ -355,7 +355,7 @@ class NodeRegistered(Event):
 
 
 @event("bridge", "key")
-class InstanceRequested(Event):
+class InstanceRequested(Event, frozen=True, kw_only=True):
     """Intent: published before the provider is asked."""
 
     key: str  # minted from the pod's UID
@@ -369,7 +369,7 @@ class InstanceRequested(Event):
 
 
 @event("bridge", "key")
-class InstanceCreated(Event):
+class InstanceCreated(Event, frozen=True, kw_only=True):
     key: str
     pod: PodRef
     provider: str
@@ -380,7 +380,7 @@ class InstanceCreated(Event):
 
 
 @event("bridge", "key")
-class InstanceRunning(Event):
+class InstanceRunning(Event, frozen=True, kw_only=True):
     key: str
     pod: PodRef
     provider: str
@@ -389,7 +389,7 @@ class InstanceRunning(Event):
 
 
 @event("bridge", "key")
-class InstanceFailed(Event):
+class InstanceFailed(Event, frozen=True, kw_only=True):
     key: str
     pod: PodRef
     provider: str
@@ -400,7 +400,7 @@ class InstanceFailed(Event):
 
 
 @event("bridge", "key")
-class InstanceTerminating(Event):
+class InstanceTerminating(Event, frozen=True, kw_only=True):
     """Intent: published before the provider is told (with the bus away, as soon as it is back)."""
 
     key: str
@@ -411,7 +411,7 @@ class InstanceTerminating(Event):
 
 
 @event("bridge", "key")
-class InstanceTerminated(Event):
+class InstanceTerminated(Event, frozen=True, kw_only=True):
     key: str
     pod: PodRef
     provider: str
@@ -422,7 +422,7 @@ class InstanceTerminated(Event):
 
 
 @event("bridge", "key")
-class InstanceAdopted(Event):
+class InstanceAdopted(Event, frozen=True, kw_only=True):
     """An instance of ours was found that this process did not create."""
 
     key: str
@@ -433,7 +433,7 @@ class InstanceAdopted(Event):
 
 
 @event("bridge", "key")
-class OrphanFound(Event):
+class OrphanFound(Event, frozen=True, kw_only=True):
     """An instance with our tag and no pod."""
 
     key: str
@@ -444,7 +444,7 @@ class OrphanFound(Event):
 
 
 @event("bridge", "pod")
-class SpillDeferred(Event):
+class SpillDeferred(Event, frozen=True, kw_only=True):
     """A pod bound to the virtual node has no instance yet; published when the reason changes."""
 
     pod: PodRef
@@ -455,7 +455,7 @@ class SpillDeferred(Event):
 
 
 @event("bridge", "provider")
-class ProviderSampled(Event):
+class ProviderSampled(Event, frozen=True, kw_only=True):
     provider: str
     healthy: bool
     offerings: tuple[Offering, ...] = ()

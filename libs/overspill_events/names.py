@@ -1,14 +1,14 @@
 """Every name that Overspill shows to a cluster, declared once.
 
-Labels, annotations, taints and gates are promises to users: changing one needs an ADR and a migration. This module holds
-constants only; it must not know who uses them.
+Labels, annotations, taints and gates are promises to users: changing one needs an ADR and a migration. This module
+holds constants only; it must not know who uses them.
 """
 
 from typing import Final
 
 DOMAIN: Final = "overspill.dev"
 
-# Taints of a virtual node (design: words). The base and preference taints are always there; the switch taint is the gate.
+# Taints of a virtual node. The base and preference taints are always there; the switch taint is the gate.
 BASE_TAINT: Final = f"{DOMAIN}/external"
 PREFERENCE_TAINT: Final = f"{DOMAIN}/prefer-home"
 SWITCH_TAINT: Final = f"{DOMAIN}/home-has-room"
@@ -21,7 +21,9 @@ VIRTUAL_LABEL: Final = f"{DOMAIN}/virtual"  # "true" on a virtual node; soft hom
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 
 # Annotations that users may set on pods or their owners.
-FLOOR_ANNOTATION: Final = f"{DOMAIN}/floor"  # on a ReplicaSet's pods or owner: ready replicas that must stay, integer >= 1
+FLOOR_ANNOTATION: Final = (
+    f"{DOMAIN}/floor"  # on a ReplicaSet's pods or owner: ready replicas that must stay, integer >= 1
+)
 MAX_PRICE_ANNOTATION: Final = f"{DOMAIN}/max-price-per-hour"  # on a pod: dollars per instance hour, decimal > 0
 REGIONS_ANNOTATION: Final = f"{DOMAIN}/regions"  # on a pod: comma-separated regions it may run in
 GPU_TYPE_ANNOTATION: Final = f"{DOMAIN}/gpu-type"  # on a pod: comma-separated GPU types it accepts
