@@ -11,9 +11,8 @@ import msgspec
 
 from overspill_demo import objects
 from overspill_demo.scenario import Scenario
-from overspill_kube.client import Client
+from overspill_kube.client import Client, PatchKind
 from overspill_kube.outcomes import AlreadyExists, Done
-from overspill_kube.patches import PatchKind
 from overspill_kube.resources import (
     CLUSTER_QUEUES,
     DEPLOYMENTS,
@@ -26,7 +25,7 @@ from overspill_kube.resources import (
     Resource,
 )
 
-KINDS: Final = {
+KINDS: Final[dict[str, Resource[Any]]] = {
     resource.kind: resource
     for resource in (
         CLUSTER_QUEUES, DEPLOYMENTS, JOBS, LOCAL_QUEUES, NAMESPACES, PDBS, PRIORITY_CLASSES, RESOURCE_FLAVORS,
@@ -118,7 +117,7 @@ class Story:
         return lambda: self._create(body)
 
     async def _create(self, body: objects.Body) -> None:
-        resource = KINDS[body["kind"]]
+        resource: Resource[Any] = KINDS[body["kind"]]
         outcome = await self._kube.create(resource, body, body["metadata"].get("namespace"))
         if not isinstance(outcome, Done | AlreadyExists):
             raise StoryError(f"{body['kind']} {body['metadata']['name']} was refused: {outcome}")

@@ -1,0 +1,195 @@
+"""`overspill`: the commands and their arguments. What they do is in the modules they call."""
+
+import asyncio
+import importlib
+import os
+import sys
+from collections.abc import Coroutine
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import cyclopts
+from cyclopts import App, Parameter
+
+from overspill_cli.output import Exit, Format, UsageError
+
+app = App(
+    name="overspill",
+    help="""Keeps GPU work at home while there is room, overflows it when there is none, and brings it home.
+
+Exit codes: 0 fine; 1 a check or promise is broken; 2 arguments, settings or files that cannot be used; 130 interrupted.""",
+    version=version("overspill"),
+    version_flags=["--version"],
+)
+
+
+class Service(StrEnum):
+    """The services, as they are named in settings, subjects and leases."""
+
+    sampler = "sampler"
+    decider = "decider"
+    evictor = "evictor"
+    admitter = "admitter"
+    bridge = "bridge"
+    recorder = "recorder"
+
+
+class Victim(StrEnum):
+    """What the demo can kill in the middle of the story."""
+
+    sampler = "sampler"
+    decider = "decider"
+    evictor = "evictor"
+    admitter = "admitter"
+    bridge = "bridge"
+    recorder = "recorder"
+    nats = "nats"
+
+
+Output = Annotated[Format, Parameter(name=["--output", "-o"], help="table for people, json for programs.")]
+LedgerPath = Annotated[
+    Path,
+    Parameter(
+        name=["--ledger"], env_var="OVERSPILL_RECORDER_PATH", help="The recorder's file; the demo prints its own."
+    ),
+]
+DEFAULT_LEDGER = Path("overspill.db")
+
+
+@app.command
+def run(service: Service) -> None:
+    """Run one service in the foreground; its settings come from OVERSPILL_* and the file OVERSPILL_SETTINGS names."""
+    importlib.import_module(f"overspill_{service.value}.__main__").main()
+
+
+@app.command
+def demo(
+    *,
+    json: Annotated[Path | None, Parameter(help="Write the summary there as JSON.")] = None,
+    kill: Annotated[Victim | None, Parameter(help="SIGKILL this in the middle; the lab starts it again.")] = None,
+    scenario: Annotated[Path | None, Parameter(help="Another scenario file.")] = None,
+    setting: Annotated[
+        tuple[str, ...], Parameter(help="SERVICE:OVERSPILL_NAME=VALUE for a service of the demo; may be repeated.")
+    ] = (),
+    deadline: Annotated[float, Parameter(help="Seconds after which the story is judged as it stands.")] = 165.0,
+    folder: Annotated[
+        Path | None, Parameter(help="Where logs and the ledger go; a temporary folder by default.")
+    ] = None,
+) -> int:
+    """Play the whole story in the lab: research fills home, inference overflows, and comes home a few at a time.
+
+    Ends with exit code 1 when a promise is broken, and says which.
+    """
+    from overspill_demo.performance import Options, perform
+
+    options = Options(
+        scenario=scenario,
+        kill=kill.value if kill else None,
+        settings=setting,
+        deadline=deadline,
+        folder=folder,
+        summary=json,
+    )
+    return _run(perform(options))
+
+
+@app.command
+def lab(
+    *,
+    nodes: Annotated[Path | None, Parameter(help="Home nodes as JSON; the demo's by default.")] = None,
+    folder: Annotated[
+        Path | None, Parameter(help="Where logs and the ledger go; a temporary folder by default.")
+    ] = None,
+) -> int:
+    """Run the lab with all services until Ctrl-C, for trying things with plain kubectl and nats."""
+    from overspill_demo.playground import play
+
+    return _run(play(nodes=nodes, folder=folder))
+
+
+@app.command
+def events(
+    *,
+    name: Annotated[tuple[str, ...], Parameter(name=["--type", "-t"], help="GateOpened, …; may be repeated.")] = (),
+    service: Annotated[tuple[Service, ...], Parameter(name=["--service", "-s"], help="May be repeated.")] = (),
+    since: Annotated[str | None, Parameter(help="30s, 15m, 2h, 1d ago, or an ISO 8601 time.")] = None,
+    text: Annotated[str, Parameter(help="Only events that hold this in subject or payload.")] = "",
+    limit: Annotated[int, Parameter(name=["--limit", "-n"], help="The youngest so many.")] = 200,
+    ledger: LedgerPath = DEFAULT_LEDGER,
+    output: Output = Format.table,
+) -> int:
+    """Show recorded events, oldest first, each with the numbers that led to it."""
+    from overspill_cli import asking
+
+    services = tuple(item.value for item in service)
+    return _run(
+        asking.events(ledger, names=name, services=services, since=since, text=text, limit=limit, output=output)
+    )
+
+
+@app.command
+def explain(
+    what: Annotated[str, Parameter(help="pod/[NAMESPACE/]NAME, node/NAME or workload/[NAMESPACE/]NAME.")],
+    /,
+    *,
+    namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"])] = None,
+    ledger: LedgerPath = DEFAULT_LEDGER,
+    output: Output = Format.table,
+) -> int:
+    """Say why: why a pod is external, why a gate opened, why a return was refused, why a workload waits."""
+    from overspill_cli import asking
+
+    return _run(asking.explain(ledger, what, namespace=namespace, output=output))
+
+
+@app.command
+def doctor(*, ledger: LedgerPath = DEFAULT_LEDGER, output: Output = Format.table) -> int:
+    """Check what Overspill needs: NATS and its stream, the API server, virtual nodes, providers and the ledger."""
+    from overspill_cli.doctoring import examine
+
+    return _run(examine(os.environ, ledger=ledger, output=output))
+
+
+@app.command
+def schemas(*, directory: Annotated[Path | None, Parameter(name=["--directory", "-d"])] = None) -> int:
+    """Print the JSON Schema of every event, or write one file per event type into a directory."""
+    from overspill_cli.schemas import write_schemas
+
+    return write_schemas(directory)
+
+
+def _run(work: Coroutine[Any, Any, int]) -> int:
+    """Run a command; what the caller can put right is one line on stderr, not a traceback."""
+    from overspill_demo.scenario import ScenarioError
+    from overspill_lab.programs import LabError
+    from overspill_recorder.schema import LedgerError
+    from overspill_runtime.settings import SettingsError
+
+    try:
+        return int(asyncio.run(work))
+    except (UsageError, ScenarioError, SettingsError, LedgerError) as error:
+        print(error, file=sys.stderr)
+        return Exit.USAGE
+    except LabError as error:
+        print(error, file=sys.stderr)
+        return Exit.BROKEN
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        code = app(exit_on_error=False, result_action="return_value")
+    except cyclopts.CycloptsError:
+        sys.exit(Exit.USAGE)
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code or 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,18 @@
+"""`overspill schemas`: the events' JSON Schemas for readers in other languages."""
+
+from pathlib import Path
+
+from overspill_cli.output import Exit, print_json
+from overspill_events.catalog import CATALOG
+from overspill_events.schemas import schema_text, schemas
+
+
+def write_schemas(directory: Path | None) -> Exit:
+    """All schemas as one document on stdout, or as `<type>.json` files in `directory`."""
+    if directory is None:
+        print_json(schemas())
+        return Exit.FINE
+    directory.mkdir(parents=True, exist_ok=True)
+    for ce_type, event_type in CATALOG.items():
+        (directory / f"{ce_type}.json").write_text(schema_text(event_type))
+    return Exit.FINE
