@@ -55,10 +55,11 @@ def selects_node(pod: Pod, *, name: str, labels: Mapping[str, str]) -> bool:
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     if affinity is None or affinity.required is None:
         return True
-    return any(_term_selects(term, name=name, labels=labels) for term in affinity.required.node_selector_terms)
+    return any(term_selects(term, name=name, labels=labels) for term in affinity.required.node_selector_terms)
 
 
-def _term_selects(term: NodeSelectorTerm, *, name: str, labels: Mapping[str, str]) -> bool:
+def term_selects(term: NodeSelectorTerm, *, name: str, labels: Mapping[str, str]) -> bool:
+    """Whether one term, required or preferred, selects the node; an empty term selects none. Raises ValueError, too."""
     if not term.match_expressions and not term.match_fields:
         return False
     for field in term.match_fields:
