@@ -1,0 +1,245 @@
+"""Each verb on objects: read the request, call the registry, answer. Only this module knows both HTTP and writes."""
+
+from collections.abc import Awaitable, Callable
+from typing import ClassVar
+
+import msgspec
+from aiohttp import web
+
+from overspill_lab.apiserver import deletion, errors, lists, subresources, targets
+from overspill_lab.apiserver.documents import JsonObject, decode, encode
+from overspill_lab.apiserver.patch import patcher
+from overspill_lab.apiserver.registry import Change, Registry
+from overspill_lab.apiserver.resources import Resource
+from overspill_lab.apiserver.store import Entry
+from overspill_lab.apiserver.streaming import serve_watch
+from overspill_lab.apiserver.targets import Target
+from overspill_lab.apiserver.views import PlainView, View
+
+_JSON = "application/json"
+_TABLE = "as=table"
+_CREATED = 201
+
+
+class Api:
+    """The verbs, over one registry."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._store = registry.store
+
+    async def handle(self, request: web.Request, path: str) -> web.StreamResponse:
+        """Answer a request about objects; `path` is that of the Kubernetes API."""
+        target = targets.parse_target(path)
+        view = _negotiate(request, target)
+        if target.subresource and target.subresource != "status":
+            return await self._subresource(request, target)
+        verbs = self._object_verbs if target.name else self._collection_verbs
+        verb = verbs.get(request.method)
+        if verb is None:
+            raise errors.method_not_allowed()
+        return await verb(self, request, target, view)
+
+    async def _list_or_watch(self, request: web.Request, target: Target, view: View) -> web.StreamResponse:
+        query = targets.parse_list_query(target.resource, request.query)
+        if query.watch:
+            return await serve_watch(request, self._store, target, query, view)
+        shown = lists.page(self._store, self._store.collection(target.resource), target.namespace, query)
+        return _json(view.list_body(shown))
+
+    async def _create(self, request: web.Request, target: Target, view: View) -> web.StreamResponse:
+        document = await _document(request)
+        dry_run = _dry_run(request)
+        _check_type(document, target)
+        if target.resource.namespaced and not target.namespace:
+            raise errors.bad_request("an empty namespace may not be set during creation")
+        entry = self._registry.create(target.resource, target.namespace, document, dry_run=dry_run)
+        return _json(view.object_body(entry), status=_CREATED)
+
+    async def _get(self, request: web.Request, target: Target, view: View) -> web.StreamResponse:  # noqa: ARG002
+        return _json(view.object_body(self._read(target)))
+
+    def _read(self, target: Target) -> Entry:
+        return self._registry.read(target.resource, target.namespace, target.name)
+
+    async def _replace(self, request: web.Request, target: Target, view: View) -> web.StreamResponse:
+        document = await _document(request)
+        dry_run = _dry_run(request)
+        _check_type(document, target)
+        _check_identity(document, target)
+        key_known = self._exists(target)
+        if not key_known and target.resource.create_on_update and not target.subresource:
+            document.setdefault("metadata", {})["name"] = target.name
+            entry = self._registry.create(target.resource, target.namespace, document, dry_run=dry_run)
+            return _json(view.object_body(entry), status=_CREATED)
+        current = self._read(target)
+        uid = (document.get("metadata") or {}).get("uid")
+        deletion.check_preconditions(target.resource, current, deletion.Preconditions(uid=uid or None))
+        return _json(view.object_body(self._update(target, lambda _: document, dry_run=dry_run)))
+
+    def _exists(self, target: Target) -> bool:
+        try:
+            self._read(target)
+        except errors.ApiError:
+            return False
+        return True
+
+    def _update(self, target: Target, change: Change, *, dry_run: bool) -> Entry:
+        return self._registry.update(
+            target.resource, target.namespace, target.name, change, part=target.subresource, dry_run=dry_run
+        )
+
+    async def _patch(self, request: web.Request, target: Target, view: View) -> web.StreamResponse:
+        body = await request.read()
+        dry_run = _dry_run(request)
+        apply = patcher(request.headers.get("Content-Type", ""), body, target.resource)
+
+        def change(obj: JsonObject) -> JsonObject:
+            patched = apply({"kind": target.resource.kind, "apiVersion": target.api_version, **obj})
+            _check_type(patched, target)
+            return patched
+
+        return _json(view.object_body(self._update(target, change, dry_run=dry_run)))
+
+    async def _delete(self, request: web.Request, target: Target, view: View) -> web.StreamResponse:
+        options = await _delete_options(request)
+        if target.subresource:
+            raise errors.method_not_allowed()
+        done = self._delete_one(target.resource, self._read(target), options, request)
+        if done.removed and not target.resource.returns_deleted:
+            return _json(_deleted(target, done.entry))
+        return _json(view.object_body(done.entry))
+
+    def _delete_one(
+        self, resource: Resource, entry: Entry, options: deletion.DeleteOptions, request: web.Request
+    ) -> deletion.Deletion:
+        dry_run = _dry_run(request) or "All" in options.dry_run
+        return deletion.delete(self._store, resource, entry, options, self._registry.now(), dry_run=dry_run)
+
+    async def _delete_collection(self, request: web.Request, target: Target, view: View) -> web.StreamResponse:
+        options = await _delete_options(request)
+        query = targets.parse_list_query(target.resource, request.query)
+        if target.resource.namespaced and not target.namespace:
+            raise errors.method_not_allowed()
+        shown = lists.page(self._store, self._store.collection(target.resource), target.namespace, query)
+        gone = [self._delete_one(target.resource, entry, options, request).entry for entry in shown.entries]
+        return _json(view.list_body(lists.Page(gone, self._store.revision)))
+
+    _collection_verbs: ClassVar[dict[str, "Verb"]] = {
+        "GET": _list_or_watch,
+        "POST": _create,
+        "DELETE": _delete_collection,
+    }
+    _object_verbs: ClassVar[dict[str, "Verb"]] = {"GET": _get, "PUT": _replace, "PATCH": _patch, "DELETE": _delete}
+
+    async def _subresource(self, request: web.Request, target: Target) -> web.StreamResponse:
+        if target.subresource == "scale":
+            return await self._scale(request, target)
+        if request.method != "POST":
+            raise errors.method_not_allowed()
+        document = await _document(request)
+        dry_run = _dry_run(request)
+        subresources.bind(self._registry, target.namespace, target.name, document, dry_run=dry_run)
+        return _json(
+            encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": _CREATED}),
+            status=_CREATED,
+        )
+
+    async def _scale(self, request: web.Request, target: Target) -> web.StreamResponse:
+        entry = self._read(target)
+        scale = subresources.read_scale(entry)
+        if request.method == "GET":
+            return _json(encode(scale))
+        if request.method == "PUT":
+            wanted = await _document(request)
+        elif request.method == "PATCH":
+            wanted = patcher(request.headers.get("Content-Type", ""), await request.read(), target.resource)(scale)
+        else:
+            raise errors.method_not_allowed()
+        replicas = subresources.scaled(target.resource, target.name, wanted)
+        version = (wanted.get("metadata") or {}).get("resourceVersion", "")
+
+        def change(obj: JsonObject) -> JsonObject:
+            obj["spec"]["replicas"] = replicas
+            if version:
+                obj["metadata"]["resourceVersion"] = version
+            return obj
+
+        whole = Target(target.resource, target.version, target.namespace, target.name)
+        changed = self._update(whole, change, dry_run=_dry_run(request))
+        return _json(encode(subresources.read_scale(changed)))
+
+
+Verb = Callable[[Api, web.Request, Target, View], Awaitable[web.StreamResponse]]
+
+
+def _negotiate(request: web.Request, target: Target) -> View:
+    accept = request.headers.get("Accept", "*/*").lower()
+    if _JSON not in accept and "*/*" not in accept and "application/*" not in accept:
+        raise errors.not_acceptable()
+    return PlainView(target)
+
+
+def _json(body: bytes, *, status: int = 200) -> web.Response:
+    return web.Response(body=body, status=status, content_type=_JSON)
+
+
+async def _document(request: web.Request) -> JsonObject:
+    kind = request.headers.get("Content-Type", _JSON).partition(";")[0].strip().lower()
+    if kind not in (_JSON, "application/octet-stream"):
+        message = f"the body of the request was in an unknown format - accepted media types include: {_JSON}"
+        raise errors.unsupported_media_type(message)
+    return _parse(await request.read())
+
+
+def _parse(body: bytes) -> JsonObject:
+    try:
+        document = decode(body)
+    except msgspec.DecodeError as problem:
+        raise errors.bad_request(f"the body of the request is not JSON: {problem}") from problem
+    if not isinstance(document, dict):
+        raise errors.bad_request(f"the body of the request must be an object, not {type(document).__name__}")
+    return document
+
+
+async def _delete_options(request: web.Request) -> deletion.DeleteOptions:
+    body = await request.read()
+    document = _parse(body) if body else {}
+    if "gracePeriodSeconds" in request.query:
+        document["gracePeriodSeconds"] = int(request.query["gracePeriodSeconds"])
+    if "propagationPolicy" in request.query:
+        document["propagationPolicy"] = request.query["propagationPolicy"]
+    return deletion.read_options(document)
+
+
+def _dry_run(request: web.Request) -> bool:
+    return targets.dry_run(request.query)
+
+
+def _check_type(document: JsonObject, target: Target) -> None:
+    """Take apiVersion and kind off a document; raise 400 if they are not what the URL is about."""
+    kind, api_version = document.pop("kind", ""), document.pop("apiVersion", "")
+    if kind not in ("", target.resource.kind) or api_version not in ("", target.api_version):
+        raise errors.bad_request(
+            f"the object provided is unrecognized (must be of type {target.resource.kind} in {target.api_version}): "
+            f"it says {kind} in {api_version}"
+        )
+
+
+def _check_identity(document: JsonObject, target: Target) -> None:
+    metadata = document.get("metadata") or {}
+    name, namespace = metadata.get("name") or target.name, metadata.get("namespace") or target.namespace
+    if name != target.name:
+        raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
+    if namespace != target.namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+def _deleted(target: Target, entry: Entry) -> bytes:
+    details = {"name": entry.name, "kind": target.resource.plural, "uid": entry.obj["metadata"]["uid"]}
+    if target.resource.group:
+        details["group"] = target.resource.group
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+    return encode(status)

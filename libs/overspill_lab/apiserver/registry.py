@@ -1,0 +1,181 @@
+"""Creating and changing objects: the steps every write takes, in the order of a real server.
+
+Shape → defaults → admission → validation → conflict → store. Nothing here awaits, so each call is atomic. It must not
+know HTTP; it raises `ApiError` for everything a client can get wrong.
+"""
+
+import uuid
+from collections.abc import Callable
+from datetime import datetime
+
+from overspill_lab.apiserver import admission, deletion, errors, plugins
+from overspill_lab.apiserver.defaults import apply_defaults, identify_job, reset_status
+from overspill_lab.apiserver.documents import JsonObject, decode, normalise, timestamp
+from overspill_lab.apiserver.errors import FieldError
+from overspill_lab.apiserver.names import generated
+from overspill_lab.apiserver.resources import DEPLOYMENTS, JOBS, PODS, PRIORITY_CLASSES, Resource
+from overspill_lab.apiserver.shapes import check_shape
+from overspill_lab.apiserver.store import Entry, Store, key_of
+from overspill_lab.apiserver.validation import validate_create, validate_update
+
+Change = Callable[[JsonObject], JsonObject]
+
+# Which metadata a write to `status` may not touch either (custom resources: none of it may change).
+_STATUS_KEEPS = {PODS: "ownerReferences", DEPLOYMENTS: "labels"}
+_SERVER_OWNED = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "generateName")
+_NEVER_KEPT = ("managedFields", "selfLink")
+
+
+class Registry:
+    """All writes to a store, apart from deletions."""
+
+    def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
+        self.store = store
+        self.now = now
+
+    def read(self, resource: Resource, namespace: str, name: str) -> Entry:
+        """Return an object; raises 404."""
+        entry = self.store.collection(resource).entries.get(key_of(namespace, name))
+        if entry is None:
+            raise errors.not_found(resource, name)
+        return entry
+
+    def create(self, resource: Resource, namespace: str, obj: JsonObject, *, dry_run: bool = False) -> Entry:
+        """Create an object. Raises 400 (shape), 403, 404 (namespace), 409 (exists), 422 (rules)."""
+        obj = normalise(obj, keep_empty=resource.custom)
+        metadata = self._identify(resource, namespace, obj)
+        check_shape(resource, resource.versions[0], obj)
+        apply_defaults(resource, obj)
+        plugins.admit_create(resource, namespace, obj, self.store)
+        self._admit(resource, obj)
+        if resource is JOBS:
+            identify_job(obj)
+        reset_status(resource, obj)
+        if resource.has_generation:
+            metadata["generation"] = 1
+        if problems := validate_create(resource, obj):
+            raise errors.invalid(resource, metadata["name"], problems)
+        key = key_of(namespace, metadata["name"])
+        if key in self.store.collection(resource).entries:
+            raise errors.already_exists(resource, metadata["name"])
+        if metadata.pop("resourceVersion", ""):
+            raise errors.internal("resourceVersion should not be set on objects to be created")
+        return Entry(key, obj, 0) if dry_run else self.store.put(resource, key, obj)
+
+    def _identify(self, resource: Resource, namespace: str, obj: JsonObject) -> JsonObject:
+        metadata: JsonObject = obj.setdefault("metadata", {})
+        if metadata.get("namespace", namespace) != namespace:
+            raise errors.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        if namespace:
+            metadata["namespace"] = namespace
+        for field in (*_NEVER_KEPT, "deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
+            metadata.pop(field, None)
+        if not metadata.get("name"):
+            if not metadata.get("generateName"):
+                problem = FieldError.required("metadata.name", "name or generateName is required")
+                raise errors.invalid(resource, "", [problem])
+            metadata["name"] = self._free_name(resource, namespace, str(metadata["generateName"]))
+        metadata["uid"] = str(uuid.uuid4())
+        metadata["creationTimestamp"] = timestamp(self.now())
+        return metadata
+
+    def _free_name(self, resource: Resource, namespace: str, prefix: str) -> str:
+        entries = self.store.collection(resource).entries
+        while key_of(namespace, name := generated(prefix)) in entries:
+            pass
+        return name
+
+    def _admit(self, resource: Resource, obj: JsonObject) -> None:
+        if resource is PODS:
+            admission.admit_pod(obj, self._priority_of)
+        elif resource is JOBS:
+            admission.admit_job(obj, self._priority_of)
+
+    def _priority_of(self, class_name: str) -> int | None:
+        entry = self.store.collection(PRIORITY_CLASSES).entries.get(class_name)
+        return None if entry is None else int(entry.obj["value"])
+
+    def update(
+        self, resource: Resource, namespace: str, name: str, change: Change, *, part: str = "", dry_run: bool = False
+    ) -> Entry:
+        """Change an object, or its `status` part alone. Raises 404, 409 (stale or another UID) and 422 (rules).
+
+        A change that changes nothing is not a write: the version stays. An object that was only waiting for its
+        finalizers goes when the last one does.
+        """
+        entry = self.read(resource, namespace, name)
+        obj = normalise(change(decode(entry.body)), keep_empty=resource.custom)
+        check_shape(resource, resource.versions[0], obj)
+        self._carry_over(resource, entry, obj)
+        _isolate(resource, obj, entry.obj, part)
+        apply_defaults(resource, obj)
+        if resource.has_generation and _is_new_generation(resource, obj, entry.obj):
+            obj["metadata"]["generation"] = entry.obj["metadata"].get("generation", 0) + 1
+        if problems := validate_update(resource, obj, entry.obj):
+            raise errors.invalid(resource, name, problems)
+        if obj == entry.obj:
+            return entry
+        if dry_run:
+            return Entry(entry.key, obj, entry.revision)
+        if deletion.is_finished(resource, obj["metadata"]):
+            return deletion.remove(self.store, resource, entry.key)
+        return self.store.put(resource, entry.key, obj)
+
+    def rewrite(self, resource: Resource, entry: Entry, change: Change, *, dry_run: bool = False) -> Entry:
+        """Change an object as the server itself does (binding, eviction): past the rules for clients."""
+        obj = normalise(change(decode(entry.body)), keep_empty=resource.custom)
+        if obj == entry.obj:
+            return entry
+        return Entry(entry.key, obj, entry.revision) if dry_run else self.store.put(resource, entry.key, obj)
+
+    def _carry_over(self, resource: Resource, entry: Entry, obj: JsonObject) -> None:
+        """Check the version the client has seen, and restore what only the server may set."""
+        metadata, old = obj.setdefault("metadata", {}), entry.obj["metadata"]
+        version = metadata.get("resourceVersion", "")
+        if not version and not resource.unconditional_update:
+            problem = FieldError.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+            raise errors.invalid(resource, entry.name, [problem])
+        if version and version != old["resourceVersion"]:
+            raise errors.conflict(resource, entry.name, errors.STALE)
+        metadata["resourceVersion"] = old["resourceVersion"]
+        for field in ("uid", "name", "namespace"):
+            if field in old:
+                metadata.setdefault(field, old[field])
+        for field in _NEVER_KEPT:
+            metadata.pop(field, None)
+        for field in _SERVER_OWNED:
+            metadata.pop(field, None)
+            if field in old:
+                metadata[field] = old[field]
+
+
+def _isolate(resource: Resource, obj: JsonObject, old: JsonObject, part: str) -> None:
+    """Keep a write to the object away from its status, and a write to the status away from everything else."""
+    if part != "status":
+        if "status" in resource.subresources:
+            _restore(obj, old, "status")
+        return
+    metadata = obj["metadata"]
+    if resource.custom:
+        obj["metadata"] = dict(old["metadata"])
+    elif field := _STATUS_KEEPS.get(resource):
+        _restore(metadata, old["metadata"], field)
+    for field in {*obj, *old} - {"metadata", "status"}:
+        _restore(obj, old, field)
+
+
+def _restore(target: JsonObject, source: JsonObject, field: str) -> None:
+    if field in source:
+        target[field] = source[field]
+    else:
+        target.pop(field, None)
+
+
+def _is_new_generation(resource: Resource, obj: JsonObject, old: JsonObject) -> bool:
+    if resource.custom:
+        return any(obj.get(field) != old.get(field) for field in {*obj, *old} - {"metadata", "status"})
+    if resource is DEPLOYMENTS and obj["metadata"].get("annotations") != old["metadata"].get("annotations"):
+        return True
+    return bool(obj.get("spec") != old.get("spec"))
