@@ -18,6 +18,7 @@ class Eviction(Struct, frozen=True, kw_only=True):
     pod: str  # namespace/name
     owner: str
     spilled: bool
+    was_ready: bool
     ready_others: int
 
 
@@ -130,7 +131,9 @@ def _gate(seen: Observation) -> tuple[bool, str]:
 
 def _floors(seen: Observation) -> tuple[bool, str]:
     below = [
-        f"{e.pod} ({e.ready_others} others ready)" for e in seen.evictions if e.spilled and e.ready_others < seen.floor
+        f"{e.pod} ({e.ready_others} others ready)"
+        for e in seen.evictions
+        if e.was_ready and e.ready_others < seen.floor
     ]
     return _none_of(below, f"evictions below the floor of {seen.floor}")
 

@@ -13,7 +13,7 @@ def life(
 
 
 def eviction(uid: str, *, spilled: bool = True, others: int = 3) -> Eviction:
-    return Eviction(uid=uid, pod=f"inference/{uid}", owner="a", spilled=spilled, ready_others=others)
+    return Eviction(uid=uid, pod=f"inference/{uid}", owner="a", spilled=spilled, was_ready=True, ready_others=others)
 
 
 GOOD = Observation(

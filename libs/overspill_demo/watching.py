@@ -1,0 +1,193 @@
+"""Watches the story from the outside: API server, provider and stream. It never writes anywhere.
+
+What it collects is judged by `invariants`. The stream is read for what stands in it and in which order; nothing that an
+event claims is taken as proof of an effect.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+from overspill_bus import Bus, Recorded
+from overspill_demo.invariants import Observation
+from overspill_demo.provider import ProviderBooks, Totals
+from overspill_demo.recollection import Figures, Recollection, figures, is_ready
+from overspill_demo.scenario import Scenario
+from overspill_events import catalog
+from overspill_events.reasons import RefusalReason
+from overspill_events.subjects import STREAM_SUBJECTS
+from overspill_kube.client import Client
+from overspill_kube.informer import Change, ChangeKind, Informer
+from overspill_kube.resources import JOBS, NAMESPACES, NODES, PODS
+from overspill_objects.core import Node
+from overspill_objects.meta import condition_of
+from overspill_objects.pod import Pod
+from overspill_recorder.ledger import open_ledger
+
+LEDGER_PATIENCE_S: Final = 15.0
+FLOOR: Final = 1  # ready replicas that must stay beside the evicted one: the evictor's default floor
+
+
+class Stream:
+    """What stands in the stream, in its order."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[str, str], set[int]] = {}  # (source, epoch) → numbers seen
+        self.events = 0
+        self.refused = 0
+        self.intents: dict[str, int] = {}  # pod UID → stream sequence
+        self.evicted: dict[str, int] = {}
+        self.announced: set[str] = set()
+        self.ended: set[str] = set()
+
+    def take(self, recorded: Recorded) -> None:
+        """Note one message."""
+        envelope = recorded.envelope
+        self.events += 1
+        self.numbers.setdefault((envelope.source, envelope.epoch), set()).add(envelope.sequence)
+        position = envelope.stream_sequence or 0
+        match recorded.event:
+            case catalog.ReturnIntended(pod=pod):
+                self.intents.setdefault(pod.uid, position)
+            case catalog.PodEvicted(pod=pod):
+                self.evicted.setdefault(pod.uid, position)
+            case catalog.EvictionRefused(reason=RefusalReason.PDB):
+                self.refused += 1
+            case catalog.InstanceCreated(instance=instance) | catalog.InstanceAdopted(instance=instance):
+                self.announced.add(instance)
+            case catalog.InstanceTerminated(instance=instance):
+                self.ended.add(instance)
+
+    def gaps(self) -> dict[str, int]:
+        """Missing numbers per source and epoch."""
+        return {f"{source} {epoch}": max(seen) - len(seen) for (source, epoch), seen in self.numbers.items()}
+
+    def intents_before(self) -> frozenset[str]:
+        """Pods whose intent stands before their eviction."""
+        return frozenset(uid for uid, at in self.evicted.items() if self.intents.get(uid, at) < at)
+
+
+class Watch:
+    """The outside view of one performance; `running` keeps it."""
+
+    def __init__(self, scenario: Scenario, *, kube: Client, bus: Bus, books: ProviderBooks) -> None:
+        self.recollection = Recollection()
+        self.stream = Stream()
+        self.totals = Totals()
+        self._scenario = scenario
+        self._kube = kube
+        self._bus = bus
+        self._books = books
+        self._nodes = Informer(kube, NODES, on_change=self._node_changed)
+        self._pods = Informer(kube, PODS, on_change=self._pod_changed)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Watch while the block runs."""
+        tasks = [
+            asyncio.create_task(self._nodes.run()),
+            asyncio.create_task(self._pods.run()),
+            asyncio.create_task(self._bus.follow([STREAM_SUBJECTS], self.stream.take, since=1)),
+            asyncio.create_task(self._poll_books()),
+        ]
+        try:
+            await self._nodes.wait_synced()
+            await self._pods.wait_synced()
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    def figures(self) -> Figures:
+        """Where everything is now."""
+        return figures(self.recollection, dict(self._nodes.items), dict(self._pods.items))
+
+    def spilled_left(self) -> tuple[str, ...]:
+        """Pods on virtual nodes that have not finished."""
+        virtual = self.recollection.virtual_nodes
+        return tuple(
+            f"{pod.metadata.namespace}/{pod.metadata.name}"
+            for pod in self._pods.items.values()
+            if pod.spec.node_name in virtual and pod.status.phase not in {"Succeeded", "Failed"}
+        )
+
+    def short_deployments(self) -> tuple[str, ...]:
+        """Deployments that do not have all their replicas Ready at home."""
+        virtual, counts = self.recollection.virtual_nodes, dict[str, int]()
+        for pod in self._pods.items.values():
+            if pod.spec.node_name and pod.spec.node_name not in virtual and is_ready(pod):
+                app = pod.metadata.labels.get("app", "")
+                counts[app] = counts.get(app, 0) + 1
+        return tuple(
+            f"{item.name}: {counts.get(item.name, 0)} of {item.replicas} at home"
+            for item in self._scenario.inference
+            if counts.get(item.name, 0) < item.replicas
+        )
+
+    async def unfinished_jobs(self) -> tuple[str, ...]:
+        """Research jobs without a Complete condition."""
+        jobs = await self._kube.list(JOBS)
+        complete = {
+            job.metadata.name
+            for job in jobs.items
+            if (condition := condition_of(job.status.conditions, "Complete")) and condition.status == "True"
+        }
+        return tuple(research.name for research in self._scenario.research if research.name not in complete)
+
+    async def observation(self, ledger: Path, *, max_external_gpus: int) -> Observation:
+        """Everything that was seen, at the end. Waits for the ledger to catch up, within bounds."""
+        cluster = await self._kube.get(NAMESPACES, "kube-system")
+        uid = cluster.metadata.uid if cluster else ""
+        in_ledger = await self._ledger_count(ledger)
+        recollection, stream = self.recollection, self.stream
+        short = self.short_deployments()
+        return Observation(
+            pods_spilled=len(recollection.spilled),
+            spilled_left=self.spilled_left(),
+            returned=len(recollection.evictions.keys() & recollection.spilled.keys()),
+            deployments_short=short,
+            jobs_unfinished=await self.unfinished_jobs(),
+            gate_openings=recollection.openings,
+            gate_closings=recollection.closings,
+            gate_closed_at_end=recollection.gate_open is False,
+            evictions=tuple(recollection.evictions.values()),
+            intents_before=stream.intents_before(),
+            instances=await self._books.lifetimes(uid),
+            announced_instances=frozenset(stream.announced),
+            ended_instances=frozenset(stream.ended),
+            pods_seen=frozenset(recollection.pods_seen),
+            max_external_gpus=max_external_gpus,
+            stream_gaps=stream.gaps(),
+            events_in_stream=stream.events,
+            events_in_ledger=in_ledger,
+            floor=FLOOR,
+        )
+
+    async def _ledger_count(self, path: Path) -> int:
+        """Events in the ledger once it holds all that was seen in the stream, or after LEDGER_PATIENCE_S as it stands."""
+        deadline = asyncio.get_running_loop().time() + LEDGER_PATIENCE_S
+        while True:
+            async with open_ledger(path) as ledger:
+                count = await ledger.count()
+            if count == self.stream.events or asyncio.get_running_loop().time() > deadline:
+                return count
+            await asyncio.sleep(0.2)
+
+    async def _poll_books(self) -> None:
+        while True:
+            self.totals = await self._books.totals()
+            await asyncio.sleep(1)
+
+    def _node_changed(self, change: Change[Node]) -> None:
+        if change.kind is not ChangeKind.DELETED:
+            self.recollection.see_node(change.object)
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        gone = change.kind is ChangeKind.DELETED
+        self.recollection.see_pod(change.object, self._pods.items.values(), gone=gone)
