@@ -162,6 +162,7 @@ def schemas(*, directory: Annotated[Path | None, Parameter(name=["--directory", 
 
 def _run(work: Coroutine[Any, Any, int]) -> int:
     """Run a command; what the caller can put right is one line on stderr, not a traceback."""
+    from overspill_demo.arrangement import ArrangementError
     from overspill_demo.scenario import ScenarioError
     from overspill_lab.programs import LabError
     from overspill_recorder.schema import LedgerError
@@ -169,7 +170,7 @@ def _run(work: Coroutine[Any, Any, int]) -> int:
 
     try:
         return int(asyncio.run(work))
-    except (UsageError, ScenarioError, SettingsError, LedgerError) as error:
+    except (UsageError, ArrangementError, ScenarioError, SettingsError, LedgerError) as error:
         print(error, file=sys.stderr)
         return Exit.USAGE
     except LabError as error:

@@ -1,8 +1,7 @@
 """Shows a performance while it goes on: a live table on a terminal, a line at times without one. Always on stderr."""
 
-import sys
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Self
 
 from rich import box
 from rich.console import Console
@@ -24,10 +23,10 @@ class Progress:
         self._started = clock()
         self._notes: list[str] = []
         self._last_line = -LINE_EVERY_S
-        console = Console(stderr=True)
-        self._live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
+        self._console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+        self._live = Live(console=self._console, refresh_per_second=4) if self._console.is_terminal else None
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> Self:
         if self._live is not None:
             self._live.start()
         return self
@@ -46,7 +45,7 @@ class Progress:
         line = f"{self.elapsed:6.1f} s  {text}"
         self._notes.append(line)
         if self._live is None:
-            print(line, file=sys.stderr, flush=True)
+            self._console.print(line)
 
     def show(self, now: Figures, bill: Totals) -> None:
         """Where everything is."""
@@ -55,11 +54,10 @@ class Progress:
             self._live.update(self._table(gate, now, bill))
         elif self.elapsed - self._last_line >= LINE_EVERY_S:
             self._last_line = self.elapsed
-            print(
-                f"{self.elapsed:6.1f} s  gate {gate}, {now.free_gpus} GPUs free at home, pods: {now.home} home, {now.virtual} external, "
-                f"{now.pending} pending; {bill.living} instances live, ${bill.cost:,.2f}",
-                file=sys.stderr,
-                flush=True,
+            pods = f"{now.home} home, {now.virtual} external, {now.pending} pending"
+            paid = f"{bill.living} instances live, ${bill.cost:,.2f}"
+            self._console.print(
+                f"{self.elapsed:6.1f} s  gate {gate}, {now.free_gpus} GPUs free at home; pods: {pods}; {paid}"
             )
 
     def _table(self, gate: str, now: Figures, bill: Totals) -> Table:

@@ -3,7 +3,7 @@
 A pure fold over changes of pods and nodes. It must not know where they come from, nor Overspill's services.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -82,13 +82,14 @@ class Recollection:
             self.evictions[uid] = _eviction(pod, others, spilled=uid in self.spilled)
 
 
-def figures(recollection: Recollection, nodes: Mapping[object, Node], pods: Mapping[object, Pod]) -> Figures:
+def figures(recollection: Recollection, nodes: Iterable[Node], pods: Iterable[Pod]) -> Figures:
     """The numbers of the live table."""
-    alive = [pod for pod in pods.values() if pod.status.phase not in FINISHED]
+    everything = tuple(pods)
+    alive = [pod for pod in everything if pod.status.phase not in FINISHED]
     virtual = sum(pod.spec.node_name in recollection.virtual_nodes for pod in alive)
     bound = sum(bool(pod.spec.node_name) for pod in alive)
     gated = sum(bool(pod.spec.scheduling_gates) for pod in alive)
-    home = HomeSnapshot.build(tuple(nodes.values()), tuple(pods.values()), resource=names.GPU_RESOURCE)
+    home = HomeSnapshot.build(tuple(nodes), everything, resource=names.GPU_RESOURCE)
     return Figures(
         gate_open=recollection.gate_open,
         free_gpus=home.free_gpus,

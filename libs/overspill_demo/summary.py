@@ -88,21 +88,20 @@ def summarise(seen: Observation, verdicts: tuple[Invariant, ...], around: Circum
 
 def in_words(summary: Summary) -> str:
     """The story for people, and every promise with its figures."""
-    killed = f" {summary.killed} was killed in the middle and started again." if summary.killed else ""
-    lines = [
-        f"{summary.pods_total} pods were asked for; at most {summary.pods_home_max} ran at home at once.{killed}",
-        f"The gate opened {summary.gate_openings}x and closed {summary.gate_closings}x. {summary.pods_spilled} pods overflowed onto "
-        f"{summary.instances_created} instances: {summary.external_gpu_hours:,.1f} GPU hours, ${summary.external_cost:,.2f}.",
-        f"{summary.pods_returned} were evicted to come home ({summary.evictions_refused} refusals by disruption budgets respected); "
-        f"{summary.instances_alive_at_end} instances live at the end.",
-        f"{summary.events_recorded} events are on the record, {summary.stream_gaps} lost. It took {summary.wall_s:.0f} s.",
-        "",
-        *(
-            f"  {'ok    ' if invariant.ok else 'BROKEN'} {invariant.name}: {invariant.detail}"
-            for invariant in summary.invariants
-        ),
-    ]
-    if summary.broken:
+    s = summary
+    lines = [f"{s.pods_total} pods were asked for; at most {s.pods_home_max} ran at home at once."]
+    if s.killed:
+        lines.append(f"{s.killed} was killed in the middle and started again.")
+    paid = f"{s.external_gpu_hours:,.1f} GPU hours, ${s.external_cost:,.2f}"
+    lines.append(f"The gate opened {s.gate_openings}x and closed {s.gate_closings}x.")
+    lines.append(f"{s.pods_spilled} pods overflowed onto {s.instances_created} instances: {paid}.")
+    refused = f"{s.evictions_refused} refusals by disruption budgets respected"
+    alive = f"{s.instances_alive_at_end} instances live at the end"
+    lines.append(f"{s.pods_returned} were evicted to come home ({refused}); {alive}.")
+    lines.append(f"{s.events_recorded} events are on the record, {s.stream_gaps} lost. It took {s.wall_s:.0f} s.")
+    lines.append("")
+    lines += [f"  {'ok    ' if promise.ok else 'BROKEN'} {promise.name}: {promise.detail}" for promise in s.invariants]
+    if s.broken:
         lines += [
             "",
             f"{len(summary.broken)} promises broken: {', '.join(invariant.name for invariant in summary.broken)}",

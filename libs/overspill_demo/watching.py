@@ -106,7 +106,7 @@ class Watch:
 
     def figures(self) -> Figures:
         """Where everything is now."""
-        return figures(self.recollection, dict(self._nodes.items), dict(self._pods.items))
+        return figures(self.recollection, self._nodes.items.values(), self._pods.items.values())
 
     def spilled_left(self) -> tuple[str, ...]:
         """Pods on virtual nodes that have not finished."""
@@ -144,7 +144,7 @@ class Watch:
         """Everything that was seen, at the end. Waits for the ledger to catch up, within bounds."""
         cluster = await self._kube.get(NAMESPACES, "kube-system")
         uid = cluster.metadata.uid if cluster else ""
-        in_ledger = await self._ledger_count(ledger)
+        in_stream, in_ledger = await self._counts(ledger)
         recollection, stream = self.recollection, self.stream
         short = self.short_deployments()
         return Observation(
@@ -164,20 +164,20 @@ class Watch:
             pods_seen=frozenset(recollection.pods_seen),
             max_external_gpus=max_external_gpus,
             stream_gaps=stream.gaps(),
-            events_in_stream=stream.events,
+            events_in_stream=in_stream,
             events_in_ledger=in_ledger,
             floor=FLOOR,
         )
 
-    async def _ledger_count(self, path: Path) -> int:
-        """Events in the ledger once it holds all that was seen in the stream, or after LEDGER_PATIENCE_S as it stands."""
+    async def _counts(self, path: Path) -> tuple[int, int]:
+        """Events in stream and ledger at a moment when they agree, or after LEDGER_PATIENCE_S as they stand."""
         deadline = asyncio.get_running_loop().time() + LEDGER_PATIENCE_S
         while True:
             async with open_ledger(path) as ledger:
-                count = await ledger.count()
-            if count == self.stream.events or asyncio.get_running_loop().time() > deadline:
-                return count
-            await asyncio.sleep(0.2)
+                in_stream, in_ledger = self.stream.events, await ledger.count()
+            if in_stream == in_ledger or asyncio.get_running_loop().time() > deadline:
+                return in_stream, in_ledger
+            await asyncio.sleep(0.1)
 
     async def _poll_books(self) -> None:
         while True:

@@ -1,0 +1,202 @@
+"""`overspill demo`: starts the lab, plays the scenario in it, watches from the outside, and judges.
+
+The composition root of the demo: the only module that knows all the others.
+"""
+
+import asyncio
+import contextlib
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+from msgspec import Struct
+from overspill_lab.lab import Lab
+
+from overspill_bus import BusSettings
+from overspill_bus import connect as connect_bus
+from overspill_demo import objects
+from overspill_demo.arrangement import HOURS_PER_SECOND, MAX_EXTERNAL_GPUS, arranged
+from overspill_demo.invariants import judge
+from overspill_demo.progress import Progress
+from overspill_demo.provider import ProviderBooks
+from overspill_demo.recollection import Figures
+from overspill_demo.scenario import Scenario, built_in, load
+from overspill_demo.story import Story
+from overspill_demo.summary import Circumstances, Summary, in_words, summarise
+from overspill_demo.watching import Watch
+from overspill_kube.client import connect as connect_kube
+from overspill_kube.settings import KubeSettings
+from overspill_lab.programs import Progress as ProgramProgress
+from overspill_lab.programs import State
+
+QUIET_S: Final = 2.0  # the end must hold this long to count
+LOOK_EVERY_S: Final = 0.5
+MIDDLE: Final = 30  # pods external or evicted when the middle of the story is reached
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """What `overspill demo` was asked for; `deadline` in seconds from the start of the story."""
+
+    scenario: Path | None = None
+    kill: str | None = None
+    settings: tuple[str, ...] = ()
+    deadline: float = 165.0
+    folder: Path | None = None
+    summary: Path | None = None
+
+
+# When a victim is killed: while it is needed most.
+MOMENTS: Final[Mapping[str, Callable[[Figures, Watch], bool]]] = {
+    "admitter": lambda now, _: now.home >= MIDDLE,
+    "sampler": lambda now, _: now.pending >= MIDDLE,
+    "decider": lambda now, _: now.pending >= MIDDLE,
+    "bridge": lambda now, _: now.virtual >= MIDDLE,
+    "recorder": lambda now, _: now.virtual >= MIDDLE,
+    "nats": lambda now, _: now.virtual >= MIDDLE,
+    "evictor": lambda _, watch: len(watch.recollection.evictions) >= MIDDLE,
+}
+
+
+async def perform(options: Options) -> int:
+    """Play and judge; 0 when every promise was kept, 1 otherwise.
+
+    Raises ScenarioError and ArrangementError for input that cannot be used, LabError when the lab cannot run.
+    """
+    scenario = load(options.scenario or built_in())
+    settings = arranged(options.settings)
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="overspill-demo-"))
+    with Progress(asyncio.get_running_loop().time) as progress:
+        summary = await _played(scenario, settings, folder, options, progress)
+    if options.summary is not None:
+        options.summary.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
+    sys.stdout.write(in_words(summary) + "\n")
+    sys.stdout.write(f"\nAsk the ledger: overspill events --ledger {summary.ledger}\n")
+    sys.stdout.write(f"                overspill explain node/NAME --ledger {summary.ledger}\n")
+    return 1 if summary.broken else 0
+
+
+async def _played(
+    scenario: Scenario, settings: Mapping[str, Mapping[str, str]], folder: Path, options: Options, progress: Progress
+) -> Summary:
+    async with contextlib.AsyncExitStack() as stack:
+        progress.note(f"starting the lab in {folder}")
+        lab = await stack.enter_async_context(
+            Lab(
+                folder,
+                nodes=objects.home_nodes(scenario),
+                service_settings=settings,
+                cloud_arguments=("--hours-per-second", str(HOURS_PER_SECOND)),
+                progress=_teller(progress),
+            )
+        )
+        progress.note(f"NATS: {lab.nats_url}   try: nats --server {lab.nats_url} subscribe 'overspill.>'")
+        progress.note(f"Kubernetes: {lab.kubeconfig}   try: kubectl --kubeconfig {lab.kubeconfig} get pods -A")
+        kube = await stack.enter_async_context(
+            connect_kube(KubeSettings(kubeconfig=str(lab.kubeconfig), user_agent="overspill-demo"))
+        )
+        bus_settings = BusSettings(cluster="lab", service="demo", nats_url=lab.nats_url)
+        bus = await stack.enter_async_context(connect_bus(bus_settings))
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        books = ProviderBooks(lab.cloud_url, lab.cloud_token, session)
+        watch = Watch(scenario, kube=kube, bus=bus, books=books)
+        await stack.enter_async_context(watch.running())
+        story = Story(scenario, kube, note=progress.note)
+        await _unless_it_fails(lab, _tell(story, watch, lab, options, progress))
+        seen = await watch.observation(lab.ledger, max_external_gpus=MAX_EXTERNAL_GPUS)
+        around = Circumstances(
+            scenario=scenario.name,
+            killed=options.kill,
+            pods_total=scenario.pods_total,
+            pods_home_max=watch.recollection.home_max,
+            evictions_refused=watch.stream.refused,
+            totals=await books.totals(),
+            nats_url=lab.nats_url,
+            kubeconfig=lab.kubeconfig,
+            ledger=lab.ledger,
+            wall_s=progress.elapsed,
+        )
+        return summarise(seen, judge(seen), around)
+
+
+async def _tell(story: Story, watch: Watch, lab: Lab, options: Options, progress: Progress) -> None:
+    """From the first object to the quiet end, or to the deadline."""
+    await _until(lambda: watch.recollection.gate_open is not None)
+    await story.prepare()
+    progress.note("the story begins")
+    helpers = [asyncio.create_task(story.play()), asyncio.create_task(_lift_freeze(story, watch))]
+    if options.kill is not None:
+        helpers.append(asyncio.create_task(_kill(options.kill, watch, lab, progress)))
+    try:
+        async with asyncio.timeout(options.deadline):
+            await _until_quiet(story, watch, progress, helpers)
+    except TimeoutError:
+        progress.note(f"the deadline of {options.deadline:g} s has passed: judged as it stands")
+    finally:
+        for helper in helpers:
+            helper.cancel()
+        await asyncio.gather(*helpers, return_exceptions=True)
+
+
+async def _until_quiet(story: Story, watch: Watch, progress: Progress, helpers: list[asyncio.Task[None]]) -> None:
+    """Until everything is home, finished and paid, and stays so for QUIET_S."""
+    loop = asyncio.get_running_loop()
+    quiet_since: float | None = None
+    while True:
+        for helper in helpers:
+            if helper.done():
+                helper.result()
+        progress.show(watch.figures(), watch.totals)
+        if not (story.all_submitted.is_set() and await _is_over(watch)):
+            quiet_since = None
+        elif quiet_since is None:
+            quiet_since = loop.time()
+        elif loop.time() - quiet_since >= QUIET_S:
+            progress.note("everybody is home, nothing lives outside")
+            return
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def _is_over(watch: Watch) -> bool:
+    if watch.recollection.gate_open or watch.spilled_left() or watch.short_deployments() or watch.totals.living:
+        return False
+    return not await watch.unfinished_jobs()
+
+
+async def _lift_freeze(story: Story, watch: Watch) -> None:
+    await _until(lambda: watch.recollection.closings > 0)
+    await story.lift_freeze()
+
+
+async def _kill(victim: str, watch: Watch, lab: Lab, progress: Progress) -> None:
+    moment = MOMENTS[victim]
+    await _until(lambda: moment(watch.figures(), watch))
+    pid = await lab.kill(victim)
+    progress.note(f"killed {victim} (SIGKILL, pid {pid}); the lab starts it again")
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    while not holds():  # noqa: ASYNC110 the conditions span several informers
+        await asyncio.sleep(0.1)
+
+
+async def _unless_it_fails(lab: Lab, work: Coroutine[Any, Any, None]) -> None:
+    """Do the work, unless the lab fails meanwhile. Raises LabError then, and what the work raises."""
+    tasks = {asyncio.create_task(work), asyncio.create_task(lab.failed())}
+    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*pending, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+def _teller(progress: Progress) -> Callable[[ProgramProgress], None]:
+    def tell(program: ProgramProgress) -> None:
+        if program.state in {State.DIED, State.KILLED, State.READY}:
+            progress.note(f"{program.name} {program.state} {program.detail}".rstrip())
+
+    return tell
