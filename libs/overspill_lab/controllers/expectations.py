@@ -1,0 +1,48 @@
+"""What a controller has done and not yet seen.
+
+A controller acts on a cache that lags behind its own writes. Until the cache has shown every pod that it created and
+every deletion that it asked for, it must not count again, or it would create or delete the same pods twice.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+FORGOTTEN_AFTER_S: Final = 300.0  # as the original: a lost watch event must not block a controller for ever
+
+
+class Expectations:
+    """Per owner (by uid): uids of pods created, uids of pods being deleted, neither seen yet."""
+
+    def __init__(self) -> None:
+        self._creating: dict[str, set[str]] = {}
+        self._deleting: dict[str, set[str]] = {}
+        self._since: dict[str, float] = {}
+
+    def created(self, owner: str, uids: Iterable[str], *, seen: Iterable[str], now: float) -> None:
+        """These pods were created for the owner; those already seen need no waiting."""
+        missing = set(uids) - set(seen)
+        if missing:
+            self._creating.setdefault(owner, set()).update(missing)
+            self._since[owner] = now
+
+    def deleted(self, owner: str, uids: Iterable[str], *, now: float) -> None:
+        """The deletion of these pods was asked for."""
+        self._deleting.setdefault(owner, set()).update(uids)
+        self._since[owner] = now
+
+    def saw(self, owner: str, uid: str, *, ending: bool) -> None:
+        """The cache shows this pod of the owner; `ending` when it is being deleted or gone."""
+        self._creating.get(owner, set()).discard(uid)
+        if ending:
+            self._deleting.get(owner, set()).discard(uid)
+
+    def are_met(self, owner: str, *, now: float) -> bool:
+        """Whether the owner's pods can be counted again."""
+        if not self._creating.get(owner) and not self._deleting.get(owner):
+            return True
+        return now - self._since[owner] > FORGOTTEN_AFTER_S
+
+    def forget(self, owner: str) -> None:
+        """The owner is gone."""
+        for known in (self._creating, self._deleting, self._since):
+            known.pop(owner, None)

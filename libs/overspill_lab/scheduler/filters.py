@@ -1,0 +1,76 @@
+"""May a pod run on a node? kube-scheduler's filters, in its order and with its words; the first that objects speaks.
+
+Its filter for `spec.nodeName` is not here: a pod that names its node is bound, and the scheduler never sees it.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from overspill_capacity.nodes import tolerates
+from overspill_lab.scheduler.ask import PODS, Ask, HostPort
+from overspill_lab.scheduler.matching import matches_selector
+from overspill_lab.scheduler.room import NodeRoom
+from overspill_objects.core import Taint
+
+HARD_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
+UNSCHEDULABLE_TAINT: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+def objections(ask: Ask, node: NodeRoom) -> tuple[str, ...]:
+    """Why this node will not do; empty when it will."""
+    for rule in _RULES:
+        if reasons := rule(ask, node):
+            return reasons
+    return ()
+
+
+def _unschedulable(ask: Ask, node: NodeRoom) -> tuple[str, ...]:
+    if node.unschedulable and not any(tolerates(one, UNSCHEDULABLE_TAINT) for one in ask.tolerations):
+        return ("node(s) were unschedulable",)
+    return ()
+
+
+def _taints(ask: Ask, node: NodeRoom) -> tuple[str, ...]:
+    for taint in node.taints:
+        if taint.effect in HARD_EFFECTS and not any(tolerates(one, taint) for one in ask.tolerations):
+            return ("node(s) had untolerated taint(s)",)
+    return ()
+
+
+def _node_affinity(ask: Ask, node: NodeRoom) -> tuple[str, ...]:
+    matches = all(node.labels.get(key) == value for key, value in ask.node_selector.items()) and (
+        ask.required is None or matches_selector(ask.required, node.name, node.labels)
+    )
+    return () if matches else ("node(s) didn't match Pod's node affinity/selector",)
+
+
+def _host_ports(ask: Ask, node: NodeRoom) -> tuple[str, ...]:
+    if any(_taken(port, node) for port in ask.host_ports):
+        return ("node(s) didn't have free ports for the requested pod ports",)
+    return ()
+
+
+def _taken(port: HostPort, node: NodeRoom) -> bool:
+    return any(
+        count > 0 and (other.protocol, other.port) == (port.protocol, port.port) for other, count in node.ports.items()
+    )
+
+
+def _resources(ask: Ask, node: NodeRoom) -> tuple[str, ...]:
+    short = [
+        f"Insufficient {resource}"
+        for resource, amount in ask.requests.items()
+        if amount > node.allocatable.get(resource, 0) - node.used[resource]
+    ]
+    if len(node.asks) + 1 > node.allocatable.get(PODS, 0):
+        short.insert(0, "Too many pods")
+    return tuple(short)
+
+
+_RULES: Final[tuple[Callable[[Ask, NodeRoom], tuple[str, ...]], ...]] = (
+    _unschedulable,
+    _taints,
+    _node_affinity,
+    _host_ports,
+    _resources,
+)
