@@ -19,7 +19,8 @@ app = App(
     name="overspill",
     help="""Keeps GPU work at home while there is room, overflows it when there is none, and brings it home.
 
-Exit codes: 0 fine; 1 a check or promise is broken; 2 arguments, settings or files that cannot be used; 130 interrupted.""",
+Exit codes: 0 fine; 1 a check or promise is broken; 2 arguments, settings or files that cannot be used;
+130 interrupted.""",
     version=version("overspill"),
     version_flags=["--version"],
 )

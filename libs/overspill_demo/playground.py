@@ -17,10 +17,15 @@ async def play(*, nodes: Path | None, folder: Path | None) -> int:
     home = _nodes(nodes) if nodes else objects.home_nodes(load(built_in()))
     place = folder or Path(tempfile.mkdtemp(prefix="overspill-lab-"))
     async with Lab(place, nodes=home, service_settings=arranged(())) as lab:
-        sys.stdout.write(
-            f"NATS        {lab.nats_url}\nKubernetes  export KUBECONFIG={lab.kubeconfig}\n"
-            f"Prometheus  {lab.prometheus_url}\nprovider    {lab.cloud_url}\nledger      {lab.ledger}\nlogs        {place}\n"
-        )
+        told = {
+            "NATS": lab.nats_url,
+            "Kubernetes": f"export KUBECONFIG={lab.kubeconfig}",
+            "Prometheus": lab.prometheus_url,
+            "provider": lab.cloud_url,
+            "ledger": lab.ledger,
+            "logs": place,
+        }
+        sys.stdout.writelines(f"{name:11} {value}\n" for name, value in told.items())
         sys.stdout.flush()
         await lab.failed()
     return 0
