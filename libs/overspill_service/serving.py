@@ -1,0 +1,134 @@
+"""A service's life around its body.
+
+With the bus away the body still starts: the bridge must work without it, and the others hold still by their own rules.
+"""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn, TypeVar
+
+from overspill_bus.bus import Bus
+from overspill_bus.bus import connect as connect_bus
+from overspill_bus.settings import BusSettings
+from overspill_events.catalog import LeadershipLost, LeadershipTaken, ServiceStarted, ServiceStopped
+from overspill_events.names import FIELD_MANAGER_PREFIX
+from overspill_kube.client import connect as connect_kube
+from overspill_kube.lease import run_as_leader
+from overspill_kube.settings import KubeSettings
+from overspill_runtime.process import Process, process, start
+from overspill_runtime.settings import CommonSettings, describe
+from overspill_service.context import Context
+from overspill_service.metrics import ServiceMetrics
+
+S = TypeVar("S", bound=CommonSettings)
+Body = Callable[[Context[S]], Awaitable[None]]
+
+
+def main(service: str, settings_type: type[S], body: Body[S], *, lease: str | None = None) -> NoReturn:
+    """The whole of a service's program: settings from the environment, `serve`, exit code (0, 1 failed, 2 settings)."""
+
+    async def run(running: Process[S]) -> None:
+        await serve(service, running.settings, body, lease=lease, process=running)
+
+    sys.exit(start(run, settings_type, service=service))
+
+
+async def serve(
+    service: str, settings: S, body: Body[S], *, lease: str | None = None, process: Process[S] | None = None
+) -> None:
+    """Run `body` until it ends or this task is cancelled; with `lease` only while it is held, anew at each election.
+
+    Publishes ServiceStarted and ServiceStopped, LeadershipTaken and LeadershipLost. Without a `process` (tests) it
+    makes one of its own. Raises what the body raises, and ConfigError for an unusable kubeconfig.
+    """
+    if process is None:
+        async with _process(settings, service=service) as own:
+            await serve(service, settings, body, lease=lease, process=own)
+        return
+    metrics = ServiceMetrics(process.registry)
+    async with contextlib.AsyncExitStack() as stack:
+        kube = await stack.enter_async_context(
+            connect_kube(
+                KubeSettings(
+                    kubeconfig=settings.kubeconfig,
+                    context=settings.context,
+                    user_agent=f"{FIELD_MANAGER_PREFIX}{service}",
+                ),
+                clock=process.clock,
+                on_request=metrics.observe_request,
+            )
+        )
+        bus = await stack.enter_async_context(
+            connect_bus(
+                BusSettings(
+                    cluster=settings.cluster,
+                    service=service,
+                    nats_url=settings.nats_url,
+                    name=f"{service} {settings.identity}",
+                    credentials_file=settings.nats_credentials,
+                ),
+                clock=process.clock,
+                wait=False,
+            )
+        )
+        metrics.watch_bus(bus)
+        process.health.check("bus", bus.problem)
+        context = Context(process=process, bus=bus, kube=kube)
+        bus.emit(
+            ServiceStarted(
+                service=service, version=process.version, mode=str(settings.mode), settings=describe(settings)
+            )
+        )
+        with _told_when_stopped(bus, service, process):
+            if lease is None:
+                await body(context)
+            else:
+                await _lead(context, body, service=service, lease=lease, metrics=metrics)
+
+
+async def _lead(context: Context[S], body: Body[S], *, service: str, lease: str, metrics: ServiceMetrics) -> None:
+    """Run the body whenever the lease is held, and tell so."""
+    holder = context.identity
+
+    def taken() -> None:
+        metrics.lead(lease, leads=True)
+        context.log.info("leadership-taken", lease=lease, holder=holder)
+        context.bus.emit(LeadershipTaken(service=service, lease=lease, holder=holder))
+
+    def lost(reason: str) -> None:
+        metrics.lead(lease, leads=False)
+        context.log.info("leadership-lost", lease=lease, holder=holder, reason=reason)
+        context.bus.emit(LeadershipLost(service=service, lease=lease, holder=holder, reason=reason))
+
+    metrics.lead(lease, leads=False)
+    await run_as_leader(
+        context.kube,
+        name=lease,
+        namespace=context.settings.namespace,
+        identity=holder,
+        body=lambda: body(context),
+        on_taken=taken,
+        on_lost=lost,
+        clock=context.clock,
+        duration=context.settings.lease_seconds,
+    )
+
+
+@contextlib.contextmanager
+def _told_when_stopped(bus: Bus, service: str, running: Process[Any]) -> Any:
+    """ServiceStopped with its reason; the bus sends it while it closes."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        bus.emit(ServiceStopped(service=service, reason="signal" if running.stopping.is_set() else "cancelled"))
+        raise
+    except BaseException as error:
+        bus.emit(ServiceStopped(service=service, reason=f"failed: {error!r}"))
+        raise
+    bus.emit(ServiceStopped(service=service, reason="ended"))
+
+
+def _process(settings: S, *, service: str) -> contextlib.AbstractAsyncContextManager[Process[S]]:
+    return process(settings, service=service)
