@@ -71,6 +71,14 @@ class Reply:
         assert 200 <= self.status < 300, f"{self.status}: {self.body}"
         return self.body
 
+    def not_taken(self) -> Object:
+        """The Status object of a reply that must be a refusal, where the real server's code is an accident (a 500
+        without a reason) that nobody should rely on.
+        """
+        assert self.status >= 400, f"expected a refusal, got {self.status}: {self.body}"
+        assert (self.body["kind"], self.body["status"]) == ("Status", "Failure"), self.body
+        return self.body
+
     def refused(self, status: int, reason: str | None = None) -> Object:
         """The Status object of a reply that must be a refusal of this kind."""
         assert self.status == status, f"expected {status}, got {self.status}: {self.body}"

@@ -15,6 +15,9 @@ REPLICA_SETS = "/apis/apps/v1/namespaces/{}/replicasets"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
 JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
+CLUSTER_QUEUES = "/apis/kueue.x-k8s.io/{version}/clusterqueues"
+FLAVORS = "/apis/kueue.x-k8s.io/{version}/resourceflavors"
+LOCAL_QUEUES = "/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/localqueues"
 BUDGETS = "/apis/policy/v1/namespaces/{}/poddisruptionbudgets"
 
 # A scheduler that nobody runs: pods that ask for it stay where a test puts them.

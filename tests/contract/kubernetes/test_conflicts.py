@@ -47,11 +47,14 @@ async def test_a_patch_may_carry_the_version_it_is_meant_for(api: Api, namespace
     assert (await api.get(path)).ok()["data"] == {"a": "2"}
 
 
-async def test_a_patch_for_another_uid_is_a_conflict(api: Api, namespace: str) -> None:
+async def test_a_patch_for_another_uid_is_invalid(api: Api, namespace: str) -> None:
     path, made = await _made(api, namespace, "successor")
     (await api.patch(path, {"metadata": {"uid": made["metadata"]["uid"]}, "data": {"a": "2"}})).ok()
     other = {"metadata": {"uid": "11111111-1111-1111-1111-111111111111"}, "data": {"a": "3"}}
-    (await api.patch(path, other)).refused(409, "Conflict")
+    # Not a conflict, as it is for a replacement and a deletion: the uid is a field that cannot change.
+    status = (await api.patch(path, other)).refused(422, "Invalid")
+    assert status["details"]["causes"][0]["field"] == "metadata.uid"
+    assert (await api.get(path)).ok()["data"] == {"a": "2"}
 
 
 async def test_a_replacement_for_another_uid_is_a_conflict(api: Api, namespace: str) -> None:
