@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from overspill_kube.errors import KubeError, KubeUnavailable, VersionGone
+from overspill_kube.note_limits import NoteLimits
 from overspill_kube.outcomes import Done, Invalid, NotFound, Outcome, Refusal, Throttled, classify, read_status
 from overspill_kube.resources import Resource
 from overspill_kube.settings import KubeSettings
@@ -78,18 +79,21 @@ class Client:
     def __init__(self, transport: Transport, *, clock: Clock) -> None:
         self.transport = transport
         self.clock = clock
+        self.note_limits = NoteLimits()  # one process, one budget of notes
 
     @property
     def settings(self) -> KubeSettings:
         """What the client was made with."""
         return self.transport.settings
 
-    async def get(self, resource: Resource[T], name: str, namespace: str | None = None) -> T | None:
+    async def get(
+        self, resource: Resource[T], name: str, namespace: str | None = None, *, seconds: float | None = None
+    ) -> T | None:
         """The object as it is now, or None when there is none of that name.
 
         Raises KubeUnavailable, and KubeError when the kind is not served or reading is not allowed.
         """
-        reply = await self._get(resource, name, namespace)
+        reply = await self._get(resource, name, namespace, seconds)
         return None if reply is None else decode_object(resource.view, reply.body)
 
     async def get_document(self, resource: Resource[Any], name: str, namespace: str | None = None) -> Any | None:
@@ -225,9 +229,11 @@ class Client:
             params["dryRun"] = "All"
         return params
 
-    async def _get(self, resource: Resource[Any], name: str, namespace: str | None) -> Reply | None:
+    async def _get(
+        self, resource: Resource[Any], name: str, namespace: str | None, seconds: float | None = None
+    ) -> Reply | None:
         path = resource.path(namespace=namespace, name=name)
-        reply = await self.transport.request("GET", path)
+        reply = await self.transport.request("GET", path, seconds=seconds)
         if reply.status == 200:  # noqa: PLR2004
             return reply
         if isinstance(classify(reply.status, reply.body), NotFound):

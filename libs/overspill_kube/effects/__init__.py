@@ -1,0 +1,46 @@
+"""Effects: the few ways in which Overspill changes a cluster, each fenced so that it can only hit what was decided
+about.
+
+A fence is a UID, a resourceVersion, or a `test` of the old value inside the patch. Each effect names the permissions
+that it needs in `RULES`. None of them judges: whether to act is decided before.
+"""
+
+from overspill_kube.effects import eviction, notes, pods, taints, workloads
+from overspill_kube.effects.eviction import Evicted, EvictionOutcome, Gone, PdbBlocked, Refused, evict
+from overspill_kube.effects.fence import Contended
+from overspill_kube.effects.notes import record_event
+from overspill_kube.effects.pods import annotate, patch_pod_status, remove_gate, set_toleration_seconds
+from overspill_kube.effects.taints import TaintsSet, set_taints
+from overspill_kube.effects.workloads import set_suspend
+from overspill_kube.rules import Rule
+
+__all__ = [
+    "RULES",
+    "Contended",
+    "Evicted",
+    "EvictionOutcome",
+    "Gone",
+    "PdbBlocked",
+    "Refused",
+    "TaintsSet",
+    "annotate",
+    "evict",
+    "patch_pod_status",
+    "record_event",
+    "remove_gate",
+    "set_suspend",
+    "set_taints",
+    "set_toleration_seconds",
+]
+
+# Effect → the permissions that a service account needs for it.
+RULES: dict[str, tuple[Rule, ...]] = {
+    "set_taints": taints.RULES,
+    "evict": eviction.RULES,
+    "patch_pod_status": pods.STATUS_RULES,
+    "set_toleration_seconds": pods.PATCH_RULES,
+    "annotate": pods.PATCH_RULES,
+    "remove_gate": pods.PATCH_RULES,
+    "set_suspend": workloads.RULES,
+    "record_event": notes.RULES,
+}

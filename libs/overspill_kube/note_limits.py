@@ -1,0 +1,37 @@
+"""How often notes for people may be written: a loop repeats them, and they must never be what overloads an API server.
+
+The same note about the same object once in ten minutes, and all together at a limited rate. Pure apart from its memory.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+REPEAT_SECONDS: Final = 600.0
+BURST: Final = 50
+PER_SECOND: Final = 2.0
+REMEMBERED: Final = 4096
+
+
+class NoteLimits:
+    """Which notes may be written now; times are a monotonic clock's seconds."""
+
+    def __init__(self) -> None:
+        self._written: OrderedDict[tuple[str, str, str], float] = OrderedDict()
+        self._tokens = float(BURST)
+        self._filled_at = 0.0
+
+    def allow(self, key: tuple[str, str, str], now: float) -> bool:
+        """Whether this note may be written, which is then counted."""
+        last = self._written.get(key)
+        if last is not None and now - last < REPEAT_SECONDS:
+            return False
+        self._tokens = min(float(BURST), self._tokens + (now - self._filled_at) * PER_SECOND)
+        self._filled_at = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        self._written[key] = now
+        self._written.move_to_end(key)
+        if len(self._written) > REMEMBERED:
+            self._written.popitem(last=False)
+        return True
