@@ -31,11 +31,12 @@ from overspill_demo.watching import Watch
 from overspill_kube.client import connect as connect_kube
 from overspill_kube.settings import KubeSettings
 from overspill_lab.programs import Progress as ProgramProgress
+from overspill_runtime.clock import SystemClock
 from overspill_lab.programs import State
 
 QUIET_S: Final = 2.0  # the end must hold this long to count
 LOOK_EVERY_S: Final = 0.5
-MIDDLE: Final = 30  # pods external or evicted when the middle of the story is reached
+MIDDLE: Final = 8  # the middle is reached when one in eight inference replicas is where the victim is needed
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -49,15 +50,15 @@ class Options(Struct, frozen=True, kw_only=True):
     summary: Path | None = None
 
 
-# When a victim is killed: while it is needed most.
-MOMENTS: Final[Mapping[str, Callable[[Figures, Watch], bool]]] = {
-    "admitter": lambda now, _: now.home >= MIDDLE,
-    "sampler": lambda now, _: now.pending >= MIDDLE,
-    "decider": lambda now, _: now.pending >= MIDDLE,
-    "bridge": lambda now, _: now.virtual >= MIDDLE,
-    "recorder": lambda now, _: now.virtual >= MIDDLE,
-    "nats": lambda now, _: now.virtual >= MIDDLE,
-    "evictor": lambda _, watch: len(watch.recollection.evictions) >= MIDDLE,
+# What tells that a victim is busy: pods at home for the admitter, pods without a place for the gate's services, …
+MOMENTS: Final[Mapping[str, Callable[[Figures, Watch], int]]] = {
+    "admitter": lambda now, _: now.home,
+    "sampler": lambda now, _: now.pending,
+    "decider": lambda now, _: now.pending,
+    "bridge": lambda now, _: now.virtual,
+    "recorder": lambda now, _: now.virtual,
+    "nats": lambda now, _: now.virtual,
+    "evictor": lambda _, watch: len(watch.recollection.evictions),
 }
 
 
@@ -99,7 +100,7 @@ async def _played(
             connect_kube(KubeSettings(kubeconfig=str(lab.kubeconfig), user_agent="overspill-demo"))
         )
         bus_settings = BusSettings(cluster="lab", service="demo", nats_url=lab.nats_url)
-        bus = await stack.enter_async_context(connect_bus(bus_settings))
+        bus = await stack.enter_async_context(connect_bus(bus_settings, clock=SystemClock()))
         session = await stack.enter_async_context(aiohttp.ClientSession())
         books = ProviderBooks(lab.cloud_url, lab.cloud_token, session)
         watch = Watch(scenario, kube=kube, bus=bus, books=books)
@@ -172,8 +173,8 @@ async def _lift_freeze(story: Story, watch: Watch) -> None:
 
 
 async def _kill(victim: str, watch: Watch, lab: Lab, progress: Progress) -> None:
-    moment = MOMENTS[victim]
-    await _until(lambda: moment(watch.figures(), watch))
+    busy, enough = MOMENTS[victim], max(1, watch.scenario.replicas // MIDDLE)
+    await _until(lambda: busy(watch.figures(), watch) >= enough)
     pid = await lab.kill(victim)
     progress.note(f"killed {victim} (SIGKILL, pid {pid}); the lab starts it again")
 

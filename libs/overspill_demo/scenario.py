@@ -91,7 +91,12 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def pods_total(self) -> int:
         """Research pods and inference replicas."""
-        return len(self.research) + sum(deployment.replicas for deployment in self.inference)
+        return len(self.research) + self.replicas
+
+    @property
+    def replicas(self) -> int:
+        """Inference replicas at the end."""
+        return sum(deployment.replicas for deployment in self.inference)
 
     @property
     def home_gpus(self) -> int:

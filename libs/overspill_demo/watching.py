@@ -76,7 +76,7 @@ class Watch:
         self.recollection = Recollection()
         self.stream = Stream()
         self.totals = Totals()
-        self._scenario = scenario
+        self.scenario = scenario
         self._kube = kube
         self._bus = bus
         self._books = books
@@ -126,7 +126,7 @@ class Watch:
                 counts[app] = counts.get(app, 0) + 1
         return tuple(
             f"{item.name}: {counts.get(item.name, 0)} of {item.replicas} at home"
-            for item in self._scenario.inference
+            for item in self.scenario.inference
             if counts.get(item.name, 0) < item.replicas
         )
 
@@ -138,7 +138,7 @@ class Watch:
             for job in jobs.items
             if (condition := condition_of(job.status.conditions, "Complete")) and condition.status == "True"
         }
-        return tuple(research.name for research in self._scenario.research if research.name not in complete)
+        return tuple(research.name for research in self.scenario.research if research.name not in complete)
 
     async def observation(self, ledger: Path, *, max_external_gpus: int) -> Observation:
         """Everything that was seen, at the end. Waits for the ledger to catch up, within bounds."""

@@ -1,0 +1,203 @@
+"""`overspill doctor`: looks at everything Overspill needs and says what to do about what is missing. Changes nothing."""
+
+import importlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from overspill_bus import Bus, BusSettings, BusUnavailable
+from overspill_bus import connect as connect_bus
+from overspill_cli.output import Exit, Format, print_json, table
+from overspill_events import catalog, names
+from overspill_events.subjects import subject_filter
+from overspill_kube.client import Client
+from overspill_kube.client import connect as connect_kube
+from overspill_kube.errors import ConfigError, KubeError, KubeUnavailable
+from overspill_kube.resources import NODES
+from overspill_kube.settings import KubeSettings
+from overspill_objects.core import Node
+from overspill_objects.meta import condition_of
+from overspill_recorder.ledger import open_ledger
+from overspill_recorder.schema import LedgerError
+from overspill_runtime.clock import Clock, SystemClock
+from overspill_runtime.settings import CommonSettings, SettingsError, load
+
+SERVICES: Final = ("sampler", "decider", "evictor", "admitter", "bridge", "recorder")
+SILENT_AFTER: Final = timedelta(minutes=5)
+
+
+class Health(StrEnum):
+    """How a thing is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """One thing looked at; `advice` says what to do next."""
+
+    what: str
+    health: Health
+    detail: str
+    advice: str = ""
+
+
+async def examine(env: Mapping[str, str], *, ledger: Path, output: Format) -> Exit:
+    """Print all findings; exit code 1 when one is a problem."""
+    findings = [finding async for finding in _findings(env, ledger)]
+    if output is Format.json:
+        print_json({"findings": msgspec.to_builtins(findings)})
+    else:
+        table(("WHAT", "HEALTH", "DETAIL", "NEXT"), ((f.what, f.health, f.detail, f.advice) for f in findings))
+    return Exit.BROKEN if any(finding.health is Health.PROBLEM for finding in findings) else Exit.FINE
+
+
+async def _findings(env: Mapping[str, str], ledger: Path) -> AsyncIterator[Finding]:
+    for service in SERVICES:
+        yield settings_of(service, env)
+    try:
+        common = load(CommonSettings, service="doctor", env=env)
+    except SettingsError:
+        return  # said above, by every service
+    clock = SystemClock()
+    async with AsyncExitStack() as stack:
+        settings = BusSettings(cluster=common.cluster, service="doctor", nats_url=common.nats_url)
+        try:
+            bus = await stack.enter_async_context(connect_bus(settings, clock=clock, wait=True))
+        except BusUnavailable as error:
+            yield _problem("NATS", str(error), f"is nats-server at OVERSPILL_NATS_URL={common.nats_url}?")
+        else:
+            async for finding in bus_findings(bus, clock):
+                yield finding
+    async for finding in _cluster(common):
+        yield finding
+    yield await ledger_finding(ledger)
+
+
+def settings_of(service: str, env: Mapping[str, str]) -> Finding:
+    """Whether a service would accept its settings."""
+    settings_type = importlib.import_module(f"overspill_{service}.settings").Settings
+    try:
+        load(settings_type, service=service, env=env)
+    except SettingsError as error:
+        return _problem(f"settings of {service}", "; ".join(str(error).splitlines()), "set what is named")
+    return Finding(what=f"settings of {service}", health=Health.OK, detail="accepted")
+
+
+async def bus_findings(bus: Bus, clock: Clock) -> AsyncIterator[Finding]:
+    """The stream, and when each source was last heard."""
+    try:
+        state = (await bus.stream_info()).state
+    except BusUnavailable as error:
+        yield _problem("stream EVENTS", str(error), "start a service, it creates the stream; is JetStream on (-js)?")
+        return
+    yield Finding(what="stream EVENTS", health=Health.OK, detail=f"{state.messages} events, {state.bytes:,} bytes")
+    dead = [letter async for letter in bus.dead_letters()]
+    if dead:
+        detail = f"{len(dead)} dead letters, the last: {dead[-1].reason} {dead[-1].detail}"
+        yield Finding(what="dead letters", health=Health.WARNING, detail=detail, advice="look at them in stream DLQ")
+    for event_type, advice in (
+        (catalog.CapacitySampled, "is the sampler running? without samples gates stay as they are"),
+        (catalog.ProviderSampled, "is the bridge running? without stock no gate opens"),
+    ):
+        yield await _heard(bus, clock, event_type, advice)
+
+
+async def _heard(bus: Bus, clock: Clock, event_type: type[catalog.Event], advice: str) -> Finding:
+    name, last = event_type.spec.name, None
+    async for recorded in bus.read([subject_filter(event_type)], last_per_subject=True):
+        last = recorded.envelope.time if last is None else max(last, recorded.envelope.time)
+    if last is None:
+        return Finding(what=name, health=Health.WARNING, detail="never published", advice=advice)
+    age = clock.now() - last
+    health = Health.OK if age < SILENT_AFTER else Health.WARNING
+    return Finding(
+        what=name,
+        health=health,
+        detail=f"last {age.total_seconds():.0f} s ago",
+        advice=advice if health is not Health.OK else "",
+    )
+
+
+async def _cluster(common: CommonSettings) -> AsyncIterator[Finding]:
+    try:
+        async with connect_kube(KubeSettings(kubeconfig=common.kubeconfig, context=common.context)) as kube:
+            for examination in (_version, _nodes):
+                async for finding in _guarded(kube, examination):
+                    yield finding
+    except ConfigError as error:
+        yield _problem("kubeconfig", str(error), "set OVERSPILL_KUBECONFIG or KUBECONFIG")
+
+
+async def _guarded(kube: Client, examination: Callable[[Client], Awaitable[list[Finding]]]) -> AsyncIterator[Finding]:
+    try:
+        findings = await examination(kube)
+    except (KubeUnavailable, KubeError) as error:
+        findings = [_problem("API server", str(error), "is it reachable, and may these credentials list nodes?")]
+    for finding in findings:
+        yield finding
+
+
+class _Version(Struct):
+    git_version: str = msgspec.field(name="gitVersion", default="unknown")
+
+
+async def _version(kube: Client) -> list[Finding]:
+    status, body = await kube.raw("GET", "/version")
+    if status != 200:  # noqa: PLR2004
+        return [_problem("API server", f"/version answers {status}", "check address and credentials")]
+    version = msgspec.json.decode(body, type=_Version).git_version
+    return [Finding(what="API server", health=Health.OK, detail=version)]
+
+
+async def _nodes(kube: Client) -> list[Finding]:
+    virtual = (await kube.list(NODES, labels=f"{names.VIRTUAL_LABEL}=true")).items
+    if not virtual:
+        return [
+            Finding(
+                what="virtual nodes",
+                health=Health.WARNING,
+                detail="there is none",
+                advice="is the bridge running? nothing can overflow without one",
+            )
+        ]
+    return [node_finding(node) for node in virtual]
+
+
+def node_finding(node: Node) -> Finding:
+    """Readiness, gate and taints of a virtual node."""
+    name, keys = f"virtual node {node.metadata.name}", {taint.key for taint in node.spec.taints}
+    ready = condition_of(node.status.conditions, "Ready")
+    if ready is None or ready.status != "True":
+        return _problem(name, "not Ready", "is its bridge running?")
+    if missing := {names.BASE_TAINT, names.PREFERENCE_TAINT} - keys:
+        detail = f"taints missing: {', '.join(sorted(missing))}"
+        return _problem(name, detail, "the bridge restores them; is it running and allowed to patch nodes?")
+    gate = "closed" if names.SWITCH_TAINT in keys else "open"
+    return Finding(what=name, health=Health.OK, detail=f"Ready, gate {gate}")
+
+
+async def ledger_finding(path: Path) -> Finding:
+    """Whether the ledger can be read and is whole."""
+    try:
+        async with open_ledger(path) as ledger:
+            count, gaps = await ledger.count(), await ledger.gaps()
+    except LedgerError as error:
+        return Finding(what="ledger", health=Health.WARNING, detail=str(error), advice="give --ledger PATH")
+    if gaps:
+        lost = sum(gap.last - gap.first + 1 for gap in gaps)
+        return Finding(
+            what="ledger", health=Health.WARNING, detail=f"{count} events, {lost} lost in {len(gaps)} gaps", advice=""
+        )
+    return Finding(what="ledger", health=Health.OK, detail=f"{count} events, no gaps")
+
+
+def _problem(what: str, detail: str, advice: str) -> Finding:
+    return Finding(what=what, health=Health.PROBLEM, detail=detail, advice=advice)
