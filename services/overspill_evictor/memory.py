@@ -65,6 +65,7 @@ class Memory:
         self.refusals: dict[str, Refusal] = {}
         self.told: dict[str, HoldReason] = {}
         self.gate_closed_at: dict[str, datetime] = {}
+        self.gate_events: dict[str, Envelope] = {}  # virtual node → its gate's last opening or closing: a cause
         self.heirs: dict[str, str] = {}  # successor UID → UID of the pod it replaced
         self._owners: dict[str, str] = {}  # pod UID → owner UID, of every intent
         self._recorded: set[str] = set()
@@ -90,8 +91,10 @@ class Memory:
                 self.told[event.pod.uid] = event.reason
             case GateClosed():
                 self.gate_closed_at[event.node] = envelope.time
+                self.gate_events[event.node] = envelope
             case GateOpened():
                 self.gate_closed_at.pop(event.node, None)
+                self.gate_events[event.node] = envelope
 
     def refused_again(self, uid: str, at: datetime) -> None:
         """The same refusal once more: not worth an event, but the next try waits anew."""
