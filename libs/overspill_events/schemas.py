@@ -5,6 +5,8 @@ is no error (evolution rule). This module must not know how events travel, beyon
 """
 
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -59,3 +61,17 @@ def _open(name: str, body: Schema) -> Schema:
 def _camel(field: str) -> str:
     first, *rest = field.split("_")
     return first + "".join(part.title() for part in rest)
+
+
+def write(directory: Path) -> None:
+    """Write one file per event, named by its type; files of types that are no more are removed."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for file in directory.glob("*.json"):
+        if file.stem not in CATALOG:
+            file.unlink()
+    for ce_type, event_type in CATALOG.items():
+        (directory / f"{ce_type}.json").write_text(schema_text(event_type))
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
