@@ -128,6 +128,36 @@ def apply(state: State, event: Event | None, envelope: Envelope, *, pool: str, r
     return state
 
 
+def missing_result(state: State, node: str, *, is_open: bool) -> tuple[GateOpened | GateClosed, Envelope | None] | None:
+    """What the record lacks when the gate is found so, and the decision that caused it.
+
+    A gate without a result yet was closed when its node was created. A change without a decision that is younger than
+    the last result was made by somebody else, or by a new node in place of the old.
+    """
+    record = state.gate(node)
+    known = record.result.is_open if record.result is not None else False
+    if known == is_open:
+        return None
+    kind = GateOpened if is_open else GateClosed
+    decided, since = record.decided, record.result.sequence if record.result is not None else 0
+    wanted = Verdict.OPEN if is_open else Verdict.CLOSED
+    if decided is not None and decided.verdict is wanted and (decided.envelope.stream_sequence or 0) > since:
+        return kind(node=node, reason=decided.reason, average=decided.average), decided.envelope
+    return kind(node=node, reason=GateReason.UNKNOWN, detail="found so; no decision of ours led to it"), None
+
+
+def with_result(state: State, node: str, *, is_open: bool, at: datetime) -> State:
+    """The state once a result was said that the stream has not given back yet: its number is not known.
+
+    It takes the place of the last number that is known of this gate, so that the event itself supersedes it.
+    """
+    record = state.gate(node)
+    decided = record.decided.envelope.stream_sequence or 0 if record.decided is not None else 0
+    sequence = max(decided, record.result.sequence if record.result is not None else 0)
+    said = replace(record, result=Result(is_open=is_open, at=at, sequence=sequence))
+    return replace(state, gates={**state.gates, node: said})
+
+
 def _sampled(state: State, event: CapacitySampled, envelope: Envelope, *, rules: Rules) -> State:
     at = envelope.time
     if state.sampled is not None and at <= state.sampled.time:

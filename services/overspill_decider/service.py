@@ -1,0 +1,211 @@
+"""The decider's shell: listens to the stream, looks at the gates, and carries out what the policy decides.
+
+Order of each round, per gate: put missing results on the record, then drift, then the decision, acknowledged by the
+stream, then the effect, then its result. Whatever cannot be had (bus, API server) ends the round: the gates stay as
+they are.
+"""
+
+import asyncio
+from datetime import timedelta
+from typing import Final, Never
+
+import msgspec
+
+from overspill_bus import BusUnavailable, Published, Recorded
+from overspill_decider.metrics import Metrics
+from overspill_decider.policy import Decision, Gate, active_drifts, decide, event_of, judge_drift
+from overspill_decider.settings import Settings
+from overspill_decider.state import DISAGREEMENT, FOLLOWED, STUCK_PODS, State, apply, missing_result, with_result
+from overspill_events.catalog import (
+    CapacitySampled,
+    DriftCleared,
+    DriftDetected,
+    Event,
+    GateClosed,
+    GateDecided,
+    GateOpened,
+    ProviderSampled,
+)
+from overspill_events.envelope import Envelope, derived_id
+from overspill_events.names import NO_SCHEDULE, SWITCH_TAINT, VIRTUAL_LABEL
+from overspill_events.reasons import Source, Verdict
+from overspill_events.subjects import subject_filter
+from overspill_kube.effects import TaintsSet, record_event, set_taints
+from overspill_kube.errors import KubeError, KubeUnavailable
+from overspill_kube.resources import NODES
+from overspill_objects.core import Node, Taint
+from overspill_objects.meta import ObjectReference
+from overspill_runtime.settings import Mode
+from overspill_service import Context
+
+SERVICE: Final = "decider"
+LEASE: Final = "overspill-decider"
+SWITCH: Final = Taint(key=SWITCH_TAINT, effect=NO_SCHEDULE)
+# Of these the newest is needed however old it is; all else is read from the look-back on.
+NEWEST: Final = (GateDecided, GateOpened, GateClosed, DriftDetected, DriftCleared, ProviderSampled)
+
+
+async def body(context: Context[Settings]) -> None:
+    """Decide for as long as this process leads."""
+    await Decider(context, Metrics(context.registry)).run()
+
+
+class Decider:
+    """One leadership: begins with what the stream has, ends by cancellation."""
+
+    def __init__(self, context: Context[Settings], metrics: Metrics) -> None:
+        self._context = context
+        self._settings = context.settings
+        self._rules = context.settings.rules()
+        self._metrics = metrics
+        self._state = State()
+        self._caught_up = asyncio.Event()
+        self._wake = asyncio.Event()
+
+    async def run(self) -> None:
+        """Never returns. Raises BusClosed when the bus has ended for good."""
+        self._context.health.check("record", lambda: None if self._caught_up.is_set() else "reading the past")
+        since = self._context.clock.now() - timedelta(seconds=self._settings.look_back())
+        await self._recall()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(
+                self._context.bus.follow(
+                    self._filters(FOLLOWED), self._hear, since=since, on_caught_up=self._caught_up.set
+                )
+            )
+            tasks.create_task(self._rounds())
+
+    async def _recall(self) -> None:
+        """The newest word on every gate and provider, however old. Waits until the bus is there."""
+        while True:
+            try:
+                async for recorded in self._context.bus.read(self._filters(NEWEST), last_per_subject=True):
+                    self._hear(recorded)
+            except BusUnavailable as error:
+                self._hold("bus", error)
+                await self._context.clock.sleep(self._settings.interval)
+            else:
+                return
+
+    def _hear(self, recorded: Recorded) -> None:
+        self._apply(recorded.event, recorded.envelope)
+        if isinstance(recorded.event, CapacitySampled):
+            self._wake.set()
+
+    async def _rounds(self) -> Never:
+        await self._caught_up.wait()
+        while True:
+            self._wake.clear()
+            try:
+                await self._round()
+            except BusUnavailable as error:
+                self._hold("bus", error)
+            except (KubeUnavailable, KubeError) as error:
+                self._hold("cluster", error)
+            await self._until_woken()
+
+    async def _until_woken(self) -> None:
+        """A new sample, or the interval: a sample that does not come is news, too."""
+        try:
+            async with asyncio.timeout(self._settings.interval):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _round(self) -> None:
+        # A live list, not a cache: there are few virtual nodes, and our own effect must be seen in the next round.
+        listing = await self._context.kube.list(NODES, labels=f"{VIRTUAL_LABEL}=true")
+        for node in listing.items:
+            if node.metadata.deletion_timestamp is None:
+                await self._judge(gate_of(node))
+
+    async def _judge(self, gate: Gate) -> None:
+        self._settle(gate)
+        for change in judge_drift(gate, self._state, self._rules, self._context.clock.now()):
+            await self._record(change, caused_by=self._state.sampled)
+            self._context.log.warning(
+                "drift", node=gate.node, kind=change.kind, raised=isinstance(change, DriftDetected)
+            )
+        now = self._context.clock.now()
+        decision = decide(gate, self._state, self._rules, now)
+        self._measure(gate)
+        decided = self._state.gate(gate.node).decided
+        if decided is None or (decided.verdict, decided.reason) != (decision.verdict, decision.reason):
+            event = event_of(gate, decision, self._state, self._rules, now)
+            await self._record(event, caused_by=self._state.sampled)
+            self._metrics.decisions.labels(str(event.verdict), str(event.reason)).inc()
+            self._context.log.info("gate-decided", **_shown(event))
+        if (decision.verdict is Verdict.OPEN) != gate.is_open and self._context.mode is Mode.ACT:
+            await self._carry_out(gate, decision)
+
+    async def _carry_out(self, gate: Gate, decision: Decision) -> None:
+        """Change the taint of the very node that was judged; what hinders it is tried again in the next round."""
+        opens = decision.verdict is Verdict.OPEN
+        outcome = await set_taints(
+            self._context.kube,
+            gate.node,
+            add=() if opens else (SWITCH,),
+            remove=(SWITCH,) if opens else (),
+            expect_uid=gate.uid,
+        )
+        if not isinstance(outcome, TaintsSet):
+            self._context.log.warning("gate-not-changed", node=gate.node, outcome=repr(outcome))
+            return
+        self._metrics.flips.labels(str(decision.verdict)).inc()
+        self._settle(msgspec.structs.replace(gate, is_open=opens))
+        await record_event(
+            self._context.kube,
+            ObjectReference(api_version="v1", kind="Node", name=gate.node, uid=gate.uid),
+            reason="GateOpened" if opens else "GateClosed",
+            message=f"{decision.reason}: {decision.detail}".rstrip(": "),
+            component="overspill-decider",
+        )
+
+    def _settle(self, gate: Gate) -> None:
+        """Put on the record what the gate has become, if the record does not have it: after an effect, ours or our
+        former self's before a crash, or somebody else's hand.
+
+        Its id derives from the decision, so that saying it twice stores it once.
+        """
+        missing = missing_result(self._state, gate.node, is_open=gate.is_open)
+        if missing is None:
+            return
+        event, cause = missing
+        identity = derived_id(cause.id, event.spec.type, gate.node) if cause is not None else None
+        envelope = self._context.bus.emit(event, caused_by=cause, event_id=identity)
+        self._state = with_result(self._state, gate.node, is_open=gate.is_open, at=envelope.time)
+        self._context.log.info(event.spec.name, node=gate.node, reason=str(event.reason), detail=event.detail)
+
+    async def _record(self, event: Event, *, caused_by: Envelope | None) -> None:
+        """On the stream first, then in our state. Raises BusUnavailable: it is in neither, or following brings it."""
+        published: Published = await self._context.bus.publish(event, caused_by=caused_by, must_ack=True)
+        self._apply(event, msgspec.structs.replace(published.envelope, stream_sequence=published.sequence))
+
+    def _apply(self, event: Event | None, envelope: Envelope) -> None:
+        self._state = apply(self._state, event, envelope, pool=self._settings.pool, rules=self._rules)
+
+    def _measure(self, gate: Gate) -> None:
+        self._metrics.gate_open.labels(gate.node).set(gate.is_open)
+        active = set(active_drifts(self._state, gate.node))
+        for kind in (DISAGREEMENT, STUCK_PODS):
+            self._metrics.drift.labels(gate.node, kind).set(kind in active)
+        for source, track in ((Source.CLUSTER, self._state.cluster), (Source.QUERY, self._state.query)):
+            self._metrics.average.labels(str(source)).set(float("nan") if track.average is None else track.average)
+
+    def _hold(self, what: str, error: Exception) -> None:
+        self._metrics.holds.labels(what).inc()
+        self._context.log.warning("gates-stay", what=what, error=str(error))
+
+    def _filters(self, types: tuple[type[Event], ...]) -> list[str]:
+        return [subject_filter(one, cluster=self._settings.cluster) for one in types]
+
+
+def gate_of(node: Node) -> Gate:
+    """The gate as the node's taints have it."""
+    closed = any(taint.key == SWITCH_TAINT and taint.effect == NO_SCHEDULE for taint in node.spec.taints)
+    return Gate(node=node.metadata.name, uid=node.metadata.uid, is_open=not closed)
+
+
+def _shown(event: GateDecided) -> dict[str, object]:
+    """A decision as a log line: the numbers, without what is absent."""
+    return {name: value for name, value in msgspec.to_builtins(event).items() if value not in {None, ""}}
