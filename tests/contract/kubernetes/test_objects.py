@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from tests.contract.kubernetes.client import Api
+from tests.contract.kubernetes.client import Api, eventually
 from tests.contract.kubernetes.objects import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -193,7 +193,12 @@ async def test_a_priority_class_gives_a_pod_its_priority(api: Api, namespace: st
     classes, name = "/apis/scheduling.k8s.io/v1/priorityclasses", unique("urgent")
     (await api.post(classes, {"metadata": {"name": name}, "value": 700, "preemptionPolicy": "Never"})).ok()
     try:
-        made = (await api.post(PODS.format(namespace), pod("urgent", priorityClassName=name))).ok()
+        # The server looks classes up in a cache of its own, so a new one may be unknown for a moment.
+        body = pod("urgent", priorityClassName=name)
+        reply = await eventually(
+            lambda: api.post(PODS.format(namespace), body), lambda each: each.status != 403, "the class is known"
+        )
+        made = reply.ok()
         assert (made["spec"]["priority"], made["spec"]["preemptionPolicy"]) == (700, "Never")
         (await api.post(PODS.format(namespace), pod("unknown", priorityClassName="no-such-class"))).refused(
             403, "Forbidden"
