@@ -26,6 +26,7 @@ class Desk:
         self.name = name
         self.offerings: tuple[Offering, ...] | None = None
         self.problem: str | None = "not asked yet"  # None: it answered last time
+        self.is_down = False  # asked, and failing
         self._cooldown = cooldown
         self._silence = silence
         self._blocked: tuple[float, SpillReason] | None = None
@@ -53,13 +54,13 @@ class Desk:
     def answered(self, offerings: tuple[Offering, ...]) -> bool:
         """It listed and told its offerings. Returns whether there is more to buy than before."""
         before = {} if self.offerings is None or not self.is_healthy else {o.id: o.stock for o in self.offerings}
-        self.problem, self.offerings = None, offerings
+        self.problem, self.is_down, self.offerings = None, False, offerings
         self._taken.clear()
         return any(o.id not in before or _grew(before[o.id], o.stock) for o in offerings)
 
     def failed(self, error: ProviderError, *, now: float) -> None:
         """A list or a look at the offerings failed."""
-        self.problem = str(error)
+        self.problem, self.is_down = str(error), True
         self._block(error, now)
 
     def took(self, offering: str) -> None:

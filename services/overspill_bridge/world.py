@@ -112,7 +112,7 @@ class World(Struct, frozen=True, kw_only=True):
             flight=self.book.flight(uid),
             knows_enough=self.book.knows_enough(new_pod=self.pods.is_new(uid)),
             api_is_fresh=api_is_fresh,
-            provider_is_down=not all(desk.is_healthy for desk in self.desks.values()),
+            provider_is_down=any(desk.is_down for desk in self.desks.values()),
             was_lost=uid in self.lost,
             released=frozenset(self.released.get(uid, ())),
         )
