@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import sys
 from pathlib import Path
 
 import aiohttp
@@ -61,6 +63,36 @@ async def test_a_failing_block_leaves_nothing() -> None:
         await failing()
     assert not any(_alive(pid) for pid in pids)
     assert not folders[0].exists()
+
+
+KILLED_RUN = """
+import asyncio
+from tests.cluster.controlplane.start import control_plane
+
+async def main():
+    async with control_plane(controllers=False) as plane:
+        print(plane.folder, *plane.pids.values(), flush=True)
+        await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.cluster
+async def test_a_killed_run_leaves_no_process() -> None:
+    run = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", KILLED_RUN, stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2]
+    )
+    assert run.stdout is not None
+    folder, *numbers = (await run.stdout.readline()).decode().split()
+    pids = [int(number) for number in numbers]
+    assert len(pids) == 2
+    run.kill()
+    await run.wait()
+    async with asyncio.timeout(30):
+        while any(_alive(pid) for pid in pids):  # noqa: ASYNC110 - the kernel sets no Event
+            await asyncio.sleep(0.1)
+    shutil.rmtree(folder)  # the files of a killed run nobody can sweep but us
 
 
 @pytest.mark.cluster

@@ -5,7 +5,7 @@ its own etcd, API server, and on request controllers and scheduler, on free port
 run at once; when the block ends nothing is left. There is no kubelet: nodes are objects, and whoever wants pods to run
 plays the kubelet over the same API.
 
-It knows nothing of Overspill.
+It knows nothing of Overspill but the leash that the lab keeps its own processes on.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import secrets
 import shutil
 import signal
 import socket
 import ssl
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +27,7 @@ from pathlib import Path
 
 import aiohttp
 
+from overspill_lab import leash
 from tests.cluster.controlplane.build import Binaries, binaries
 
 READY_WITHIN_S = 60.0
@@ -266,8 +269,13 @@ def _write_kubeconfig(plane: ControlPlane) -> None:
 async def _spawn(plane: ControlPlane, name: str, program: Path, arguments: list[str]) -> _Program:
     path = plane.folder / f"{name}.log"
     with path.open("wb") as log:
+        # On a leash, so that it does not outlive a test run that was itself killed.
         process = await asyncio.create_subprocess_exec(
-            str(program), *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            *(sys.executable, leash.__file__, str(os.getpid()), str(program), *arguments),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
     started = _Program(name=name, process=process, log=path)
     plane._programs.append(started)
