@@ -1,7 +1,8 @@
 """Should this gate be open? The whole judgement, as a function of the past, the gate, the rules and the time.
 
 Rules speak from "must not" to "may": what is not known holds the gate as it is; then lasting drift; then the marks.
-Opening costs money and so needs stock to buy and no return under way; closing needs neither.
+Opening costs money and so needs stock to buy and no return under way; closing waits for pods that only an open gate can
+place.
 """
 
 from collections.abc import Iterator
@@ -159,7 +160,13 @@ def _held(
     if now - since < seconds(hold):
         return Decision(verdict=_as_is(gate), reason=holding, held_since=since, hold_seconds=hold)
     flip = Decision(verdict=verdict, reason=reason, held_since=since, hold_seconds=hold)
-    return _open(gate, state, rules, now, flip) if verdict is Verdict.OPEN else flip
+    if verdict is Verdict.OPEN:
+        return _open(gate, state, rules, now, flip)
+    if state.stuck.present_since is not None:
+        # They would be stuck behind the gate at once, and drift would open it again.
+        detail = "pods wait that no home node fits"
+        return Decision(verdict=Verdict.OPEN, reason=holding, held_since=since, hold_seconds=hold, detail=detail)
+    return flip
 
 
 def _open(gate: Gate, state: State, rules: Rules, now: datetime, decision: Decision) -> Decision:

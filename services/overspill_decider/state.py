@@ -171,7 +171,8 @@ def _sampled(state: State, event: CapacitySampled, envelope: Envelope, *, rules:
         query=extend(state.query, at=at, free=_free(query), rules=rules) if query is not None else Track(),
     )
     apart = None
-    if now.query.average is not None and now.cluster.average is not None:
+    seen_now = _free(cluster) is not None and _free(query) is not None
+    if seen_now and now.query.average is not None and now.cluster.average is not None:
         apart = abs(now.query.average - now.cluster.average) > rules.drift_tolerance
     stuck = cluster.stuck_pods if cluster is not None else None
     return replace(
