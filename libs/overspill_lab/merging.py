@@ -5,16 +5,16 @@ from typing import Any
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """What to send so that `before` becomes `after`; empty when they are equal. Lists are replaced whole."""
-    patch: dict[str, Any] = {key: None for key in before if key not in after}
+    """What to send so that `before` becomes `after`; empty when they mean the same. Lists are replaced whole.
+
+    A field that is absent and one that is zero or empty mean the same, as they do to Kubernetes (`omitempty`).
+    """
+    patch: dict[str, Any] = {key: None for key, value in before.items() if key not in after and value}
     for key, value in after.items():
         old = before.get(key)
         if isinstance(value, Mapping) and isinstance(old, Mapping):
             if inner := merge_patch(old, value):
                 patch[key] = inner
-        elif value is None:
-            if old is not None:
-                patch[key] = None
-        elif key not in before or old != value:
+        elif (value or old) and old != value:
             patch[key] = value
     return patch

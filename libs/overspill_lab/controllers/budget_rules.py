@@ -99,8 +99,14 @@ def status_of(budget: PodDisruptionBudget, count: BudgetCount, *, now: datetime)
 
 def failed_status(budget: PodDisruptionBudget, error: str, *, now: datetime) -> dict[str, Any]:
     """What to say when the numbers cannot be known: nothing may be evicted."""
+    status = budget.status
     return {
+        "currentHealthy": status.current_healthy,
+        "desiredHealthy": status.desired_healthy,
+        "expectedPods": status.expected_pods,
         "disruptionsAllowed": 0,
+        "disruptedPods": {name: stamp(when) for name, when in status.disrupted_pods.items()},
+        "observedGeneration": status.observed_generation,
         "conditions": [_condition(budget, holds=False, reason="SyncFailed", message=error, now=now)],
     }
 

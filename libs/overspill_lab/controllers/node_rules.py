@@ -5,9 +5,10 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from overspill_capacity.nodes import tolerates
+from overspill_lab.stamps import stamp
 from overspill_objects.core import Node, Pod, Taint
 from overspill_objects.meta import condition_of
 
@@ -72,3 +73,34 @@ def stay_seconds(pod: Pod, taints: Sequence[Taint]) -> float | None:
             return 0
         limits += [max(0, one.toleration_seconds) for one in using if one.toleration_seconds is not None]
     return min(limits, default=None)
+
+
+def silent_conditions(node: Node, *, now: datetime) -> list[dict[str, Any]]:
+    """What the conditions of a node say whose kubelet is silent; empty when they say it already."""
+    conditions = []
+    for kind in KUBELET_CONDITIONS:
+        before = condition_of(node.status.conditions, kind)
+        if before is not None and before.status == "Unknown":
+            continue
+        never = before is None
+        conditions.append(
+            {
+                "type": kind,
+                "status": "Unknown",
+                "reason": "NodeStatusNeverUpdated" if never else "NodeStatusUnknown",
+                "message": f"Kubelet {'never posted' if never else 'stopped posting'} node status.",
+                "lastTransitionTime": stamp(now),
+            }
+        )
+    return conditions
+
+
+def disruption(reason: str, message: str, *, now: datetime) -> dict[str, Any]:
+    """The condition that tells a pod's owner why somebody else deletes it."""
+    return {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": stamp(now),
+    }

@@ -14,6 +14,7 @@ from overspill_kube.errors import KubeError, KubeUnavailable
 
 FIRST_DELAY_S: Final = 0.05
 LAST_DELAY_S: Final = 30.0
+CONFLICT: Final = 409
 
 K = TypeVar("K")
 
@@ -84,7 +85,9 @@ class WorkQueue(Generic[K]):
         except (KubeError, KubeUnavailable) as error:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
             delay = min(LAST_DELAY_S, FIRST_DELAY_S * 2**failures)
-            self._log.warning("work-failed", key=str(key), error=str(error), again_in_s=delay)
+            # Being outrun by another writer is daily business.
+            log = self._log.debug if error.status == CONFLICT else self._log.warning
+            log("work-failed", key=str(key), error=str(error), again_in_s=delay)
             self.add_after(key, delay)
         else:
             self._failures.pop(key, None)
