@@ -273,7 +273,8 @@ class _Seat:
 
     async def release(self) -> None:
         """Say that nobody leads, if we still do. Best effort: without it the lease expires by itself."""
-        spec = {"holderIdentity": "", "renewTime": _micro_time(self._clock.now()), "leaseDurationSeconds": 1}
+        # Absent, because API servers refuse an empty name.
+        spec = {"holderIdentity": None, "renewTime": _micro_time(self._clock.now()), "leaseDurationSeconds": 1}
         with contextlib.suppress(KubeUnavailable, KubeError):
             await self._write(self._version, spec, seconds=RELEASE_SECONDS)
         self._sent_at = -math.inf
