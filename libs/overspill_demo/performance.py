@@ -31,8 +31,8 @@ from overspill_demo.watching import Watch
 from overspill_kube.client import connect as connect_kube
 from overspill_kube.settings import KubeSettings
 from overspill_lab.programs import Progress as ProgramProgress
-from overspill_runtime.clock import SystemClock
 from overspill_lab.programs import State
+from overspill_runtime.clock import SystemClock
 
 QUIET_S: Final = 2.0  # the end must hold this long to count
 LOOK_EVERY_S: Final = 0.5
