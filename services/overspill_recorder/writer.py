@@ -83,7 +83,8 @@ class LedgerWriter:
     async def _judge_numbers(self, envelopes: Sequence[Envelope]) -> None:
         by_source: dict[tuple[str, str], list[int]] = {}
         for envelope in envelopes:
-            by_source.setdefault((envelope.source, envelope.epoch), []).append(envelope.sequence)
+            if envelope.source:  # empty: a message whose headers could not be read; it has no number
+                by_source.setdefault((envelope.source, envelope.epoch), []).append(envelope.sequence)
         for (source, epoch), sequences in by_source.items():
             numbers = await self._numbers(source, epoch) or await self._first_numbers(epoch, sequences[0])
             for sequence in sequences:

@@ -1,0 +1,14 @@
+"""`python -m overspill_recorder`: the recorder as a process."""
+
+from overspill_recorder.service import SERVICE, run
+from overspill_recorder.settings import Settings
+from overspill_service import main as serve
+
+
+def main() -> None:
+    """Run the recorder with settings from the environment."""
+    serve(SERVICE, Settings, run)
+
+
+if __name__ == "__main__":
+    main()
