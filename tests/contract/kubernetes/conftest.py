@@ -28,6 +28,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from tests.cluster.controlplane.build import binaries
 from tests.cluster.controlplane.start import control_plane
 from tests.contract.kubernetes.client import DEADLINE_S, Api, Endpoint, Object, endpoint_of, eventually
 from tests.contract.kubernetes.objects import NODES, kill, make_ready, node, pod, unique
@@ -40,6 +41,10 @@ CRDS = Path(__file__).parents[2] / "cluster" / "crds" / "kueue.yaml"
 )
 async def endpoint(request: pytest.FixtureRequest) -> AsyncIterator[Endpoint]:
     """One server for the whole run."""
+    if request.param == "real":
+        # The first build takes minutes: whoever waits for it should read how it goes.
+        with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+            await asyncio.to_thread(binaries)
     async with _real() if request.param == "real" else _lab() as target:
         yield target
 
