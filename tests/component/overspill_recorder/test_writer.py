@@ -21,7 +21,7 @@ def recorded(sequence: int, *, stream: int, source: str = "evictor", epoch_at: d
     epoch = f"{int(epoch_at.timestamp() * 1000)}-abcd"
     envelope = Envelope(
         id=f"{source}-{epoch}-{sequence}", type=event.spec.type, source=source, subject="overspill.v1.x",
-        time=START + timedelta(seconds=stream), epoch=epoch, sequence=sequence, correlation_id="c", stream_sequence=stream,
+        time=START + timedelta(seconds=stream % 100_000), epoch=epoch, sequence=sequence, correlation_id="c", stream_sequence=stream,
     )  # fmt: skip
     return Recorded(envelope=envelope, event=event, data=encode(event), redelivered=0, stored_at=envelope.time)
 
