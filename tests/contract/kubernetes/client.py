@@ -176,10 +176,11 @@ class Api:
         body: Any = None,
         params: dict[str, str] | None = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> Reply:
         """Send one request and read its whole reply; a reply that is not JSON is handed back as text."""
         data = None if body is None else json.dumps(body)
-        headers = {} if body is None else {"Content-Type": content_type}
+        headers = {"Accept": accept} if body is None else {"Accept": accept, "Content-Type": content_type}
         async with self._session.request(
             method, self.endpoint.url + path, data=data, headers=headers, params=params
         ) as reply:
@@ -188,9 +189,10 @@ class Api:
             return Reply(reply.status, json.loads(text) if is_json else text, dict(reply.headers))
 
     @contextlib.asynccontextmanager
-    async def watch(self, path: str, **params: str) -> AsyncIterator[Watch]:
+    async def watch(self, path: str, accept: str = "application/json", **params: str) -> AsyncIterator[Watch]:
         """Open a watch that must be accepted; closed with the block."""
-        async with self._session.get(self.endpoint.url + path, params={"watch": "true", **params}) as reply:
+        address, asked = self.endpoint.url + path, {"watch": "true", **params}
+        async with self._session.get(address, params=asked, headers={"Accept": accept}) as reply:
             assert reply.status == 200, f"{reply.status}: {await reply.text()}"
             yield Watch(reply)
 

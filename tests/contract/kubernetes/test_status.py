@@ -61,6 +61,15 @@ async def test_a_stale_status_is_a_conflict(api: Api, namespace: str) -> None:
     (await api.patch(f"{path}/status", guard, STRATEGIC_PATCH)).refused(409, "Conflict")
 
 
+async def test_a_status_meant_for_another_uid_is_refused(api: Api, namespace: str) -> None:
+    made = (await api.post(PODS.format(namespace), pod("successor"))).ok()
+    path = f"{PODS.format(namespace)}/successor/status"
+    other = {"metadata": {"uid": "11111111-1111-1111-1111-111111111111"}, "status": {"phase": "Running"}}
+    (await api.patch(path, other, STRATEGIC_PATCH)).refused(422, "Invalid")
+    assert (await api.get(path)).ok()["status"]["phase"] == "Pending"
+    (await api.patch(path, {**other, "metadata": {"uid": made["metadata"]["uid"]}}, STRATEGIC_PATCH)).ok()
+
+
 async def test_a_status_can_be_read_alone(api: Api, namespace: str) -> None:
     (await api.post(PODS.format(namespace), pod("read"))).ok()
     seen = (await api.get(f"{PODS.format(namespace)}/read/status")).ok()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.contract.kubernetes.client import Api, Object
@@ -164,6 +166,42 @@ async def test_a_watch_may_be_asked_for_in_several_spellings(api: Api, namespace
     (await api.post(path, _watched("one"))).ok()
     async with api.watch(path, watch=yes, resourceVersion=version, **OURS) as watch:
         await watch.expect("ADDED", "one")
+
+
+async def test_a_list_and_a_watch_from_it_miss_nothing(api: Api, namespace: str) -> None:
+    """What every informer does, while others write."""
+    path = CONFIG_MAPS.format(namespace)
+
+    async def write(writer: int) -> None:
+        for number in range(12):
+            name = f"w{writer}-{number}"
+            (await api.post(path, _watched(name))).ok()
+            (await api.patch(f"{path}/{name}", {"data": {"a": str(number)}})).ok()
+            if number % 3 == 0:
+                (await api.delete(f"{path}/{name}")).ok()
+
+    async with asyncio.TaskGroup() as writers:
+        for writer in range(3):
+            writers.create_task(write(writer))
+        listing = (await api.get(path, limit="5", **OURS)).ok()
+        items, version = listing["items"], listing["metadata"]["resourceVersion"]
+        while mark := listing["metadata"].get("continue"):
+            listing = (await api.get(path, limit="5", **{"continue": mark}, **OURS)).ok()
+            items += listing["items"]
+        seen = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in items}
+        async with api.watch(path, resourceVersion=version, timeoutSeconds="5", **OURS) as watch:
+            events = await watch.rest()
+
+    for event in events:
+        name, at = event["object"]["metadata"]["name"], event["object"]["metadata"]["resourceVersion"]
+        assert (event["type"] == "ADDED") == (name not in seen), event
+        if event["type"] == "DELETED":
+            del seen[name]
+        else:
+            seen[name] = at
+    now = (await api.get(path, **OURS)).ok()["items"]
+    assert seen == {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in now}
+    assert len(now) == 24
 
 
 async def test_a_watch_over_all_namespaces_sees_each(api: Api, namespace: str) -> None:
