@@ -9,7 +9,6 @@ from typing import Final
 REPEAT_SECONDS: Final = 600.0
 BURST: Final = 50
 PER_SECOND: Final = 2.0
-REMEMBERED: Final = 4096
 
 
 class NoteLimits:
@@ -20,10 +19,15 @@ class NoteLimits:
         self._tokens = float(BURST)
         self._filled_at = 0.0
 
+    def __len__(self) -> int:
+        """How many notes are remembered: at most what the rate allows in the repeat time."""
+        return len(self._written)
+
     def allow(self, key: tuple[str, str, str], now: float) -> bool:
         """Whether this note may be written, which is then counted."""
-        last = self._written.get(key)
-        if last is not None and now - last < REPEAT_SECONDS:
+        while self._written and now - next(iter(self._written.values())) >= REPEAT_SECONDS:
+            self._written.popitem(last=False)
+        if key in self._written:
             return False
         self._tokens = min(float(BURST), self._tokens + (now - self._filled_at) * PER_SECOND)
         self._filled_at = now
@@ -31,7 +35,4 @@ class NoteLimits:
             return False
         self._tokens -= 1
         self._written[key] = now
-        self._written.move_to_end(key)
-        if len(self._written) > REMEMBERED:
-            self._written.popitem(last=False)
         return True
