@@ -8,13 +8,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from overspill_bus.bus import connect as connect_bus
+from overspill_bus.settings import BusSettings
 from overspill_bus.testing import nats_server
+from overspill_events.catalog import Event
 from overspill_events.names import GPU_RESOURCE, SPILLABLE_LABEL
 from overspill_kube.client import Client, PatchKind, connect
 from overspill_kube.outcomes import Done
 from overspill_kube.resources import PODS
 from overspill_kube.settings import KubeSettings
 from overspill_objects.core import Pod
+from overspill_runtime.clock import SystemClock
 from tests.support.cloud import Cloud, cloud
 from tests.support.lab_apiserver import lab_apiserver
 
@@ -161,3 +165,10 @@ async def bridge_place(folder: Path, *cloud_arguments: str, controllers: bool = 
             yield place
         finally:
             await place.stop_bridge()
+
+
+async def said(place: Place, *kinds: type[Event]) -> list[Any]:
+    """The payloads of these kinds in the stream, in its order."""
+    settings = BusSettings(cluster="test", service="test", nats_url=place.nats_url, name="test")
+    async with connect_bus(settings, clock=SystemClock(), wait=True) as bus:
+        return [r.event async for r in bus.read(["overspill.v1.>"]) if isinstance(r.event, kinds)]

@@ -1,0 +1,315 @@
+"""The bridge when things go wrong: killed, lied to, left alone. Judged by the cloud's audit and the API server."""
+
+import asyncio
+import contextlib
+import json
+
+from overspill_bus.testing import nats_server
+from overspill_events.catalog import (
+    InstanceAdopted,
+    InstanceCreated,
+    InstanceFailed,
+    InstanceRequested,
+    InstanceRunning,
+    InstanceTerminated,
+    OrphanFound,
+    SpillDeferred,
+)
+from overspill_events.names import CLUSTER_TAG, NODE_TAG, POD_TAG, POD_UID_TAG
+from overspill_events.reasons import InstanceEnd, SpillReason
+from overspill_kube.resources import NAMESPACES
+from tests.support.bridge_place import NODE, bridge_place, said
+
+NO_STOCK = [{"id": "one", "gpuType": "a100", "gpus": 1, "region": "north", "pricePerHour": 1.0, "stock": 1}]
+
+
+def uids(pods):
+    return sorted(pod.metadata.uid for pod in pods)
+
+
+async def all_running(place):
+    pods = await place.pods()
+    return pods if pods and all(pod.status.phase == "Running" for pod in pods) else None
+
+
+async def none_living(place):
+    return not await place.cloud.living()
+
+
+async def cluster_uid(place):
+    return (await place.client.get(NAMESPACES, "kube-system")).metadata.uid
+
+
+async def tags_for(place, uid, *, name="default/none", node=NODE):
+    return {CLUSTER_TAG: await cluster_uid(place), NODE_TAG: node, POD_UID_TAG: uid, POD_TAG: name}
+
+
+async def test_killed_while_creating_thirty_pods_it_ends_with_one_instance_each(tmp_path):
+    async with bridge_place(tmp_path) as place:
+        await place.start_bridge(create_concurrency="4")
+        await place.pod("first")
+        await place.phase("first", "Running")
+        for number in range(29):
+            await place.pod(f"pod-{number}")
+        for _ in range(3):  # in the middle of it, more than once
+
+            async def some_more(before=len((await place.cloud.audit())["instances"])):
+                return len((await place.cloud.audit())["instances"]) > before or await all_running(place)
+
+            await place.eventually(some_more)
+            await place.kill_bridge()
+            await place.start_bridge(create_concurrency="4")
+        pods = await place.eventually(lambda: all_running(place))
+        audit = await place.cloud.audit()
+        assert sorted(i["podUid"] for i in audit["instances"] if i["living"]) == uids(pods)
+        assert audit["overlaps"] == []
+        adopted = {event.pod.uid for event in await said(place, InstanceAdopted)}
+        assert adopted <= set(uids(pods))
+        assert adopted, "a restart must find what its predecessor made"
+
+
+async def test_killed_while_deleting_it_leaves_nothing(tmp_path):
+    async with bridge_place(tmp_path, "--stop-seconds", "1") as place:
+        await place.start_bridge()
+        for number in range(10):
+            await place.pod(f"pod-{number}")
+        await place.eventually(lambda: all_running(place))
+        for number in range(10):
+            await place.delete(f"pod-{number}")
+        await place.eventually(lambda: _stopping(place))
+        await place.kill_bridge()
+        await place.delete("pod-3", grace_seconds=0)  # force-deleted while nobody looks
+        await place.start_bridge()
+
+        async def all_gone():
+            return not await place.pods() and await none_living(place)
+
+        await place.eventually(all_gone)
+
+
+async def _stopping(place):
+    return [i for i in (await place.cloud.audit())["instances"] if i["stopRequestedAt"]]
+
+
+async def test_lost_answers_to_creates_make_no_second_instance(tmp_path):
+    async with bridge_place(tmp_path) as place:
+        await place.cloud.faults(create_answer_lost={"times": 5})
+        await place.start_bridge()
+        for number in range(8):
+            await place.pod(f"pod-{number}")
+        pods = await place.eventually(lambda: all_running(place))
+        audit = await place.cloud.audit()
+        assert sorted(i["podUid"] for i in audit["instances"]) == uids(pods)
+        assert audit["overlaps"] == []
+        reasons = {event.reason for event in await said(place, SpillDeferred)}
+        assert SpillReason.AMBIGUOUS in reasons
+
+
+async def test_partial_and_failing_lists_change_nothing(tmp_path):
+    async with bridge_place(tmp_path) as place:
+        await place.start_bridge()
+        for number in range(6):
+            await place.pod(f"pod-{number}")
+        pods = await place.eventually(lambda: all_running(place))
+        for fault in ("list_incomplete", "list_error"):
+            await place.cloud.faults(**{fault: {}})
+            await asyncio.sleep(2.0)  # ten polls, three passes of the collector, a resync
+            now = await place.pods()
+            assert [p.status for p in now] == [p.status for p in pods], f"{fault} changed a status"
+            assert len(await place.cloud.living()) == 6, f"{fault} ended an instance"
+        # A deletion during the outage is carried out, but the pod stays until a complete list proves it done.
+        await place.delete("pod-0")
+        await place.eventually(lambda: _stopping(place))
+        await asyncio.sleep(1.0)
+        assert await place.get("pod-0") is not None
+        await place.cloud.faults()
+
+        async def gone():
+            return await place.get("pod-0") is None
+
+        await place.eventually(gone)
+        assert len(await place.cloud.living()) == 5
+
+
+async def test_a_refused_create_goes_to_the_next_offering_within_the_same_pod(tmp_path):
+    async with bridge_place(tmp_path) as place:
+        await place.cloud.faults(no_capacity={"offerings": ["a100-1x-north"]})
+        await place.start_bridge()
+        pod = await place.pod("picky")
+        await place.phase("picky", "Running")
+        (instance,) = await place.cloud.living()
+        assert (instance["podUid"], instance["offering"]) == (pod.metadata.uid, "h100-1x-south")
+        attempts = [(e.offering, e.attempt) for e in await said(place, InstanceRequested)]
+        assert attempts == [("a100-1x-north", 1), ("h100-1x-south", 2)]
+
+
+async def test_without_stock_pods_wait_and_run_when_there_is_some(tmp_path):
+    offerings = tmp_path / "offerings.json"
+    offerings.write_text(json.dumps(NO_STOCK))
+    async with bridge_place(tmp_path, "--offerings", str(offerings)) as place:
+        await place.start_bridge()
+        await place.pod("lucky")
+        await place.phase("lucky", "Running")
+        waiting = await place.pod("waiting")
+
+        async def told():
+            return [e for e in await said(place, SpillDeferred) if e.pod.uid == waiting.metadata.uid]
+
+        (event,) = await place.eventually(told)
+        assert event.reason is SpillReason.NO_STOCK
+        await asyncio.sleep(1.5)
+        assert len(await told()) == 1, "said on change of reason only"
+        assert (await place.get("waiting")).status.phase == "Pending"
+        await place.delete("lucky")
+        await place.phase("waiting", "Running")
+        assert (await place.cloud.audit())["overlaps"] == []
+
+
+async def test_the_ceiling_holds_whatever_is_bound(tmp_path):
+    async with bridge_place(tmp_path) as place:
+        await place.start_bridge(max_external_gpus="4")
+        for number in range(5):
+            await place.pod(f"pod-{number}", gpus=2)
+
+        async def two_run_and_three_wait():
+            pods = await place.pods()
+            running = sum(p.status.phase == "Running" for p in pods)
+            deferred = {e.pod.uid for e in await said(place, SpillDeferred) if e.reason is SpillReason.LIMIT}
+            return running == 2 and len(deferred) == 3
+
+        await place.eventually(two_run_and_three_wait)
+        await asyncio.sleep(1.0)
+        audit = await place.cloud.audit()
+        assert sum(i["gpus"] for i in audit["instances"]) == 4, "not even for a moment more than four GPUs"
+
+
+async def test_foreign_instances_are_never_touched_and_orphans_go(tmp_path):
+    async with bridge_place(tmp_path) as place:
+        ours = await tags_for(place, "11111111-1111-1111-1111-111111111111", name="default/long-gone")
+        other_node = await tags_for(place, "22222222-2222-2222-2222-222222222222", node="other-node")
+        other_cluster = ours | {CLUSTER_TAG: "another"}
+        orphan = await place.cloud.rent("overspill-11111111-1111-1111-1111-111111111111", tags=ours)
+        foreign = [
+            await place.cloud.rent("overspill-11111111-1111-1111-1111-111111111111"),
+            await place.cloud.rent("somebody", tags=other_node),
+            await place.cloud.rent("somebody", tags=other_cluster),
+            await place.cloud.rent("somebody", tags={NODE_TAG: NODE}),
+        ]
+        await place.start_bridge()
+
+        async def only_foreign():
+            return sorted(i["id"] for i in await place.cloud.living()) == sorted(foreign)
+
+        await place.eventually(only_foreign)
+        (found,) = await said(place, OrphanFound)
+        assert found.instance == orphan
+
+        async def told():
+            return await said(place, InstanceTerminated)
+
+        (terminated,) = await place.eventually(told)
+        assert (terminated.instance, terminated.end) == (orphan, InstanceEnd.ORPHAN)
+        await asyncio.sleep(1.0)
+        assert await only_foreign()
+
+
+async def test_collection_is_capped_and_spares_pods_that_exist(tmp_path):
+    async with bridge_place(tmp_path) as place:
+        for number in range(5):
+            await place.cloud.rent("x", tags=await tags_for(place, f"uid-{number}", name=f"default/gone-{number}"))
+        await place.start_bridge(gc_max_per_pass="1", gc_interval="0.5")
+        pod = await place.pod("alive")
+        await place.phase("alive", "Running")
+
+        async def one_left():
+            return [i["podUid"] for i in await place.cloud.living()] == [pod.metadata.uid]
+
+        await place.eventually(one_left)
+        stops = sorted(i["stopRequestedAt"] for i in await _stopping(place))
+        assert len(set(stops)) == 5
+
+
+async def test_of_two_instances_for_one_pod_the_one_that_runs_stays(tmp_path):
+    async with bridge_place(tmp_path) as place:
+        await place.start_bridge()
+        pod = await place.pod("twice")
+        await place.phase("twice", "Running")
+        (kept,) = await place.cloud.living()
+        await place.cloud.rent("again", tags=await tags_for(place, pod.metadata.uid, name="default/twice"))
+
+        async def one():
+            return [i["id"] for i in await place.cloud.living()] == [kept["id"]]
+
+        await place.eventually(one)
+
+        async def told():
+            return [e for e in await said(place, InstanceTerminated) if e.end is InstanceEnd.DUPLICATE]
+
+        await place.eventually(told)
+        assert (await place.get("twice")).status.phase == "Running"
+
+
+async def test_an_instance_that_does_not_start_is_given_up_for_another_offering(tmp_path):
+    async with bridge_place(tmp_path, "--start-seconds", "60") as place:
+        await place.start_bridge(start_deadline="1.5", offering_cooldown="30")
+        pod = await place.pod("stuck")
+
+        async def second():
+            return [i for i in await place.cloud.living() if i["offering"] == "h100-1x-south"]
+
+        await place.eventually(second)
+        audit = await place.cloud.audit()
+        assert audit["overlaps"] == [], "the first one had to be gone before the second was asked for"
+        assert {i["podUid"] for i in audit["instances"]} == {pod.metadata.uid}
+        assert (await place.get("stuck")).status.phase == "Pending"
+        failures = await said(place, InstanceFailed)
+        assert failures[0].end is InstanceEnd.START_DEADLINE
+
+
+async def test_work_goes_on_without_the_bus_and_its_events_come_later(tmp_path):
+    async with contextlib.AsyncExitStack() as stack:
+        place = await stack.enter_async_context(bridge_place(tmp_path))
+        dead = await stack.enter_async_context(nats_server())
+        port_url = dead.url
+        await dead.kill()
+        living_url, place.nats_url = place.nats_url, port_url
+        await place.start_bridge()
+        await place.pod("unheard")
+        await place.phase("unheard", "Running")
+        await place.delete("unheard")
+
+        async def gone():
+            return await place.get("unheard") is None and await none_living(place)
+
+        await place.eventually(gone)
+        await dead.restart()
+
+        async def told():
+            return await said(place, InstanceTerminated)
+
+        await place.eventually(told)
+        assert len(await said(place, InstanceRequested)) == 1
+        assert len(await said(place, InstanceRunning)) == 1
+        place.nats_url = living_url
+
+
+async def test_observing_decides_and_spends_nothing(tmp_path):
+    async with bridge_place(tmp_path) as place:
+        orphan = await place.cloud.rent("x", tags=await tags_for(place, "uid-x", name="default/gone"))
+        await place.start_bridge(mode="observe")
+        await place.pod("seen")
+
+        async def told():
+            return [e for e in await said(place, SpillDeferred) if e.reason is SpillReason.OBSERVING]
+
+        (event,) = await place.eventually(told)
+        assert "a100-1x-north at $1.89/h" in event.detail
+
+        async def found():
+            return await said(place, OrphanFound)
+
+        await place.eventually(found)
+        await asyncio.sleep(1.0)
+        assert [i["id"] for i in await place.cloud.living()] == [orphan]
+        assert (await place.get("seen")).status.container_statuses == ()
+        assert await said(place, InstanceCreated) == []
