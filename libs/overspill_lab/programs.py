@@ -35,7 +35,7 @@ class Program(Struct, frozen=True, kw_only=True):
 
     name: str
     command: tuple[str, ...]
-    environment: Mapping[str, str] = {}  # added to the supervisor's own
+    environment: Mapping[str, str] | None = None  # the whole of it; None: the supervisor's own
     readiness: Readiness = Announces()
     restarts: bool = True  # False: its death is the lab's end, because what it knew is lost
     restart_after_s: float = 0.5

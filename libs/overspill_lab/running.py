@@ -100,7 +100,7 @@ async def launch(program: Program, log: Path) -> Running:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
-            env={**os.environ, **program.environment},
+            env=None if program.environment is None else dict(program.environment),
             start_new_session=True,
         )
     return Running(program, process, log)

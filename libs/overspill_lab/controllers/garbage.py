@@ -143,7 +143,7 @@ class Garbage:
 
     async def _delete(self, item: Item, propagation: str) -> None:
         meta = item.meta
-        self._log.info("delete", kind=item.resource.kind, name=meta.name, namespace=meta.namespace)
+        self._log.debug("delete", kind=item.resource.kind, name=meta.name, namespace=meta.namespace)
         await self._client.delete(
             item.resource, meta.name, meta.namespace or None, uid=meta.uid, propagation=propagation
         )
