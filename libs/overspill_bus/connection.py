@@ -8,7 +8,6 @@ This module must not know JetStream or events.
 import asyncio
 import contextlib
 import logging
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -140,16 +139,17 @@ class Connection:
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait({self._task})
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSE_WAIT):
-                await self._client.close()
+        if self._client.options:  # else it has never begun to connect, and there is nothing to end
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_WAIT):
+                    await self._client.close()
         self._connected.clear()
         self._closed.set()
 
     async def _connect(self) -> None:
         try:
             await self._connect_client()
-        except Exception as error:  # noqa: BLE001 (credentials that cannot be read, a URL that is none: never connected)
+        except Exception as error:  # noqa: BLE001 (a URL that is none: it will never connect)
             self.last_error = f"cannot connect to {self._settings.nats_url}: {type(error).__name__}: {error}"
             await self._on_closed()
         else:
@@ -170,8 +170,6 @@ class Connection:
             pending_size=-1,  # nothing is kept for later by nats-py; the outbox does that
             inbox_prefix=f"_INBOX_{settings.service}",
             user_credentials=settings.credentials_file,
-            nkeys_seed=settings.nkey_seed_file,
-            tls=ssl.create_default_context(cafile=settings.ca_file) if settings.ca_file else None,
             error_cb=self._on_error,
             disconnected_cb=self._on_disconnected,
             reconnected_cb=self._on_reconnected,
@@ -185,6 +183,9 @@ class Connection:
         elif isinstance(error, nats.errors.SlowConsumerError):
             self.slow_consumers += 1
         LOG.warning("bus error: %s", self.last_error)
+        if not self._client.is_connected and (transport := self._client._transport) is not None:  # noqa: SLF001
+            # nats-py forgets the socket of a handshake that failed (wrong credentials: four a second).
+            transport.close()
 
     async def _on_disconnected(self) -> None:
         self._connected.clear()

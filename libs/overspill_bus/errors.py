@@ -13,7 +13,7 @@ class BusUnavailable(Exception):  # noqa: N818 (a state of the world, agreed by 
 
 
 class BusClosed(Exception):  # noqa: N818
-    """The connection ended for good (for instance: credentials revoked); the process should end and be started anew."""
+    """The connection ended for good (the server said so, or its URL is none); the process should end and start anew."""
 
 
 class RetryLater(Exception):  # noqa: N818

@@ -27,7 +27,7 @@ class NatsServer:
 
     def __init__(self, *, store: Path, port: int, config: Path | None) -> None:
         self._store = store
-        self._config = config
+        self.config = config
         self._process: asyncio.subprocess.Process | None = None
         self.port = port
 
@@ -56,7 +56,7 @@ class NatsServer:
     async def start(self) -> None:
         """Start and return when it accepts connections. Raises NatsServerError."""
         self._store.mkdir(parents=True, exist_ok=True)
-        command = [*server_command(store=self._store, port=self.port, config=self._config)]
+        command = [*server_command(store=self._store, port=self.port, config=self.config)]
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True

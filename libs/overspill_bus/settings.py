@@ -20,7 +20,7 @@ class Topology(Struct, frozen=True, kw_only=True):
 
 
 class BusSettings(Struct, frozen=True, kw_only=True):
-    """`service` speaks in `cluster`; `nats_url` may name several servers, separated by commas; files are paths."""
+    """`service` speaks in `cluster`. `nats_url`: servers separated by commas, each with user:password@ or token@."""
 
     cluster: str
     service: str
@@ -28,7 +28,5 @@ class BusSettings(Struct, frozen=True, kw_only=True):
     name: str = ""  # of the connection, as the server's monitoring shows it; empty: the service
     shard: str = ""  # part of the source where a service runs in shards
     buffer_events: Annotated[int, Meta(ge=1)] = 10_000
-    credentials_file: str | None = None  # NATS credentials (JWT and seed)
-    nkey_seed_file: str | None = None
-    ca_file: str | None = None  # certificate authority of the servers; needed for TLS with one of your own
+    credentials_file: str | None = None  # NATS credentials: JWT and seed
     topology: Topology = Topology()
