@@ -1,12 +1,13 @@
 """Each verb on objects: read the request, call the registry, answer. Only this module knows both HTTP and writes."""
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import ClassVar
 
 import msgspec
 from aiohttp import web
 
-from overspill_lab.apiserver import deletion, errors, lists, subresources, targets
+from overspill_lab.apiserver import deletion, errors, eviction, lists, subresources, targets
 from overspill_lab.apiserver.documents import JsonObject, decode, encode
 from overspill_lab.apiserver.patch import patcher
 from overspill_lab.apiserver.registry import Change, Registry
@@ -14,11 +15,12 @@ from overspill_lab.apiserver.resources import Resource
 from overspill_lab.apiserver.store import Entry
 from overspill_lab.apiserver.streaming import serve_watch
 from overspill_lab.apiserver.targets import Target
-from overspill_lab.apiserver.views import PlainView, View
+from overspill_lab.apiserver.views import PlainView, TableView, View
 
 _JSON = "application/json"
 _TABLE = "as=table"
 _CREATED = 201
+_SUCCESS = encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": _CREATED})
 
 
 class Api:
@@ -31,7 +33,7 @@ class Api:
     async def handle(self, request: web.Request, path: str) -> web.StreamResponse:
         """Answer a request about objects; `path` is that of the Kubernetes API."""
         target = targets.parse_target(path)
-        view = _negotiate(request, target)
+        view = _negotiate(request, target, self._registry.now)
         if target.subresource and target.subresource != "status":
             return await self._subresource(request, target)
         verbs = self._object_verbs if target.name else self._collection_verbs
@@ -97,6 +99,7 @@ class Api:
         def change(obj: JsonObject) -> JsonObject:
             patched = apply({"kind": target.resource.kind, "apiVersion": target.api_version, **obj})
             _check_type(patched, target)
+            _check_identity(patched, target)
             return patched
 
         return _json(view.object_body(self._update(target, change, dry_run=dry_run)))
@@ -139,11 +142,9 @@ class Api:
             raise errors.method_not_allowed()
         document = await _document(request)
         dry_run = _dry_run(request)
-        subresources.bind(self._registry, target.namespace, target.name, document, dry_run=dry_run)
-        return _json(
-            encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": _CREATED}),
-            status=_CREATED,
-        )
+        act = eviction.evict if target.subresource == "eviction" else subresources.bind
+        act(self._registry, target.namespace, target.name, document, dry_run=dry_run)
+        return _json(_SUCCESS, status=_CREATED)
 
     async def _scale(self, request: web.Request, target: Target) -> web.StreamResponse:
         entry = self._read(target)
@@ -173,11 +174,18 @@ class Api:
 Verb = Callable[[Api, web.Request, Target, View], Awaitable[web.StreamResponse]]
 
 
-def _negotiate(request: web.Request, target: Target) -> View:
-    accept = request.headers.get("Accept", "*/*").lower()
-    if _JSON not in accept and "*/*" not in accept and "application/*" not in accept:
-        raise errors.not_acceptable()
-    return PlainView(target)
+def _negotiate(request: web.Request, target: Target, now: Callable[[], datetime]) -> View:
+    """Choose the representation from `Accept`: the first one of its list that the lab can produce."""
+    for wanted in request.headers.get("Accept", "*/*").lower().split(","):
+        media, _, parameters = wanted.strip().partition(";")
+        if media not in (_JSON, "application/*", "*/*"):
+            continue
+        form = {part.strip() for part in parameters.split(";") if part.strip().startswith("as=")}
+        if not form:
+            return PlainView(target)
+        if form == {_TABLE} and "v=v1beta1" not in parameters:
+            return TableView(target, request.query.get("includeObject", ""), now)
+    raise errors.not_acceptable()
 
 
 def _json(body: bytes, *, status: int = 200) -> web.Response:

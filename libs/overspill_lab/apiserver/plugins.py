@@ -1,4 +1,5 @@
-"""Kubernetes' own admission plugins that clients depend on: NamespaceLifecycle, Priority, DefaultTolerationSeconds.
+"""Kubernetes' own admission plugins that clients depend on: NamespaceLifecycle, Priority, DefaultTolerationSeconds,
+TaintNodesByCondition.
 
 They read the store and complete or refuse a new object. Overspill's own mutations are in `admission` and run after
 these.
@@ -6,10 +7,11 @@ these.
 
 from overspill_lab.apiserver import errors
 from overspill_lab.apiserver.documents import JsonObject
-from overspill_lab.apiserver.resources import NAMESPACES, PODS, PRIORITY_CLASSES, Resource
+from overspill_lab.apiserver.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Resource
 from overspill_lab.apiserver.store import Store
 
-_OUTAGE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_NOT_READY = "node.kubernetes.io/not-ready"
+_OUTAGE_TAINTS = (_NOT_READY, "node.kubernetes.io/unreachable")
 _OUTAGE_SECONDS = 300
 
 
@@ -20,6 +22,21 @@ def admit_create(resource: Resource, namespace: str, obj: JsonObject, store: Sto
     if resource is PODS:
         _priority(obj, store)
         _default_toleration_seconds(obj["spec"])
+    elif resource is NODES:
+        _taint_not_ready(obj)
+
+
+def admit_update(resource: Resource, obj: JsonObject) -> None:
+    """Run the plugins on a new state: a default toleration that was dropped comes back."""
+    if resource is PODS:
+        _default_toleration_seconds(obj["spec"])
+
+
+def _taint_not_ready(node: JsonObject) -> None:
+    """TaintNodesByCondition: a new node is not ready until the node lifecycle controller has seen that it is."""
+    taints = node.setdefault("spec", {}).setdefault("taints", [])
+    if not any((taint.get("key"), taint.get("effect")) == (_NOT_READY, "NoSchedule") for taint in taints):
+        taints.append({"key": _NOT_READY, "effect": "NoSchedule"})
 
 
 def _namespace_lifecycle(resource: Resource, namespace: str, obj: JsonObject, store: Store) -> None:

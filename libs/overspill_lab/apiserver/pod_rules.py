@@ -164,8 +164,8 @@ def _new_gates(spec: JsonObject, before: JsonObject) -> list[FieldError]:
     known = {gate["name"] for gate in before.get("schedulingGates") or ()}
     words = "only deletion is allowed, but found new scheduling gate "
     return [
-        FieldError.forbidden("spec.schedulingGates", words + f"'{gate['name']}'")
-        for gate in spec.get("schedulingGates") or ()
+        FieldError.forbidden(f"spec.schedulingGates[{index}].name", words + f"'{gate['name']}'")
+        for index, gate in enumerate(spec.get("schedulingGates") or ())
         if gate["name"] not in known
     ]
 

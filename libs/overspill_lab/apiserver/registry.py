@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 from datetime import datetime
 
-from overspill_lab.apiserver import admission, deletion, errors, plugins
+from overspill_lab.apiserver import admission, deletion, errors, moments, plugins
 from overspill_lab.apiserver.defaults import apply_defaults, identify_job, reset_status
 from overspill_lab.apiserver.documents import JsonObject, decode, normalise, timestamp
 from overspill_lab.apiserver.errors import FieldError
@@ -42,7 +42,7 @@ class Registry:
 
     def create(self, resource: Resource, namespace: str, obj: JsonObject, *, dry_run: bool = False) -> Entry:
         """Create an object. Raises 400 (shape), 403, 404 (namespace), 409 (exists), 422 (rules)."""
-        obj = normalise(obj, keep_empty=resource.custom)
+        obj = self._normalised(resource, obj)
         metadata = self._identify(resource, namespace, obj)
         check_shape(resource, resource.versions[0], obj)
         apply_defaults(resource, obj)
@@ -61,6 +61,17 @@ class Registry:
         if metadata.pop("resourceVersion", ""):
             raise errors.internal("resourceVersion should not be set on objects to be created")
         return Entry(key, obj, 0) if dry_run else self.store.put(resource, key, obj)
+
+    def _normalised(self, resource: Resource, obj: JsonObject) -> JsonObject:
+        try:
+            normal: JsonObject = normalise(obj, keep_empty=resource.custom)
+            if not resource.custom:
+                moments.normalise_times(normal)
+        except ValueError as problem:
+            kind = resource.kind
+            message = f'{kind} in version "{resource.versions[0]}" cannot be handled as a {kind}: {problem}'
+            raise errors.bad_request(message) from problem
+        return normal
 
     def _identify(self, resource: Resource, namespace: str, obj: JsonObject) -> JsonObject:
         metadata: JsonObject = obj.setdefault("metadata", {})
@@ -106,11 +117,12 @@ class Registry:
         finalizers goes when the last one does.
         """
         entry = self.read(resource, namespace, name)
-        obj = normalise(change(decode(entry.body)), keep_empty=resource.custom)
+        obj = self._normalised(resource, change(decode(entry.body)))
         check_shape(resource, resource.versions[0], obj)
         self._carry_over(resource, entry, obj)
         _isolate(resource, obj, entry.obj, part)
         apply_defaults(resource, obj)
+        plugins.admit_update(resource, obj)
         if resource.has_generation and _is_new_generation(resource, obj, entry.obj):
             obj["metadata"]["generation"] = entry.obj["metadata"].get("generation", 0) + 1
         if problems := validate_update(resource, obj, entry.obj):

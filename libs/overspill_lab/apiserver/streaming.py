@@ -10,7 +10,7 @@ from aiohttp import web
 
 from overspill_lab.apiserver import errors
 from overspill_lab.apiserver.documents import encode
-from overspill_lab.apiserver.store import Change, Store, event_line
+from overspill_lab.apiserver.store import Change, Collection, Store, event_line
 from overspill_lab.apiserver.targets import ListQuery, Target, parse_version
 from overspill_lab.apiserver.views import View
 from overspill_lab.apiserver.watch import Watcher
@@ -27,7 +27,7 @@ async def serve_watch(
     request: web.Request, store: Store, target: Target, query: ListQuery, view: View
 ) -> web.StreamResponse:
     """Answer a watch request; ends at its deadline, with the client, or when the client cannot keep up."""
-    _check(query)
+    start = _start(query)
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     response.enable_chunked_encoding()
     await response.prepare(request)
@@ -46,9 +46,11 @@ async def serve_watch(
     open_watches = request.app[WATCHERS]
     collection = store.collection(target.resource)
     # From here to the listener's registration nothing awaits, so that no write can fall between.
-    if problem := _prime(watcher, store, target, query, view):
+    if problem := _prime(watcher, collection, target.namespace, start):
         await response.write(event_line("ERROR", encode(problem.status())))
         return response
+    if query.send_initial_events and query.bookmarks:
+        watcher.push(view.bookmark_line(store.revision, {_INITIAL_EVENTS_END: "true"}))
     collection.listeners.add(watcher)
     open_watches.append(watcher)
     try:
@@ -63,23 +65,20 @@ async def serve_watch(
 WATCHERS = web.AppKey("watchers", list[Watcher])
 
 
-def _check(query: ListQuery) -> None:
+def _start(query: ListQuery) -> int:
+    """Return the version to watch from, 0 for "from the state as it is"; raises 400 and 422."""
     if query.send_initial_events and query.version_match != "NotOlderThan":
         raise errors.invalid_options("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
     if query.version_match and not query.send_initial_events:
         raise errors.invalid_options("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+    return 0 if query.send_initial_events or not query.resource_version else parse_version(query.resource_version)
 
 
-def _prime(watcher: Watcher, store: Store, target: Target, query: ListQuery, view: View) -> errors.ApiError | None:
-    """Queue what the client has missed, or say why that is not known any more."""
-    collection = store.collection(target.resource)
-    start = parse_version(query.resource_version) if query.resource_version else 0
-    if start == 0 or query.send_initial_events:
-        for entry in collection.in_order(target.namespace):
-            if query.selection.matches(entry.obj):
-                watcher.push(view.change_line("ADDED", Change("ADDED", entry, None)))
-        if query.send_initial_events and query.bookmarks:
-            watcher.push(view.bookmark_line(store.revision, {_INITIAL_EVENTS_END: "true"}))
+def _prime(watcher: Watcher, collection: Collection, namespace: str, start: int) -> errors.ApiError | None:
+    """Queue what the client has not seen, or say why that is not known any more."""
+    if start == 0:
+        for entry in collection.in_order(namespace):
+            watcher.offer(Change("ADDED", entry, None))
         return None
     if start < collection.forgotten:
         return errors.expired(f"too old resource version: {start} ({collection.forgotten})")

@@ -20,6 +20,7 @@ from overspill_lab.apiserver.names import (
     is_subdomain,
 )
 from overspill_lab.apiserver.resources import (
+    CONFIG_MAPS,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
     JOBS,
@@ -29,12 +30,14 @@ from overspill_lab.apiserver.resources import (
     PODS,
     PRIORITY_CLASSES,
     REPLICA_SETS,
+    SECRETS,
     SERVICES,
     Resource,
 )
 
 _SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")
 _HIGHEST_USER_PRIORITY = 1_000_000_000
+_CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -186,7 +189,7 @@ def _budget(budget: JsonObject) -> list[FieldError]:
 
 def _lease(lease: JsonObject) -> list[FieldError]:
     spec = lease.get("spec") or {}
-    problems = [
+    return [
         FieldError.invalid(f"spec.{field}", spec[field], words)
         for field, floor, words in (
             ("leaseDurationSeconds", 1, "must be greater than 0"),
@@ -194,9 +197,16 @@ def _lease(lease: JsonObject) -> list[FieldError]:
         )
         if field in spec and spec[field] < floor
     ]
-    if spec.get("holderIdentity") == "":
-        problems.append(FieldError.invalid("spec.holderIdentity", "", "must not be empty"))
-    return problems
+
+
+def _data(obj: JsonObject) -> list[FieldError]:
+    words = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
+    return [
+        FieldError.invalid(f"{field}[{key}]", key, words)
+        for field in ("data", "binaryData")
+        for key in obj.get(field) or ()
+        if not _CONFIG_KEY.fullmatch(key)
+    ]
 
 
 _CREATE_RULES: dict[Resource, Callable[[JsonObject], list[FieldError]]] = {
@@ -205,6 +215,8 @@ _CREATE_RULES: dict[Resource, Callable[[JsonObject], list[FieldError]]] = {
     PRIORITY_CLASSES: _priority_class,
     DISRUPTION_BUDGETS: _budget,
     LEASES: _lease,
+    CONFIG_MAPS: _data,
+    SECRETS: _data,
     DEPLOYMENTS: workload_rules.validate_deployment,
     REPLICA_SETS: workload_rules.validate_replica_set,
     JOBS: workload_rules.validate_job,
@@ -215,6 +227,8 @@ _UPDATE_RULES: dict[Resource, Callable[[JsonObject, JsonObject], list[FieldError
     PRIORITY_CLASSES: _priority_class_update,
     DISRUPTION_BUDGETS: lambda budget, _: _budget(budget),
     LEASES: lambda lease, _: _lease(lease),
+    CONFIG_MAPS: lambda config_map, _: _data(config_map),
+    SECRETS: lambda secret, _: _data(secret),
     DEPLOYMENTS: workload_rules.validate_deployment_update,
     REPLICA_SETS: workload_rules.validate_replica_set_update,
     JOBS: workload_rules.validate_job_update,

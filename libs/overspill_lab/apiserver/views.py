@@ -1,7 +1,10 @@
 """How one request wants objects: plain, or as rows of a Table. Turns entries and changes into bytes."""
 
-from typing import Protocol
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Protocol
 
+from overspill_lab.apiserver import tables
 from overspill_lab.apiserver.documents import JsonObject, encode
 from overspill_lab.apiserver.lists import Page, list_body
 from overspill_lab.apiserver.store import Change, Entry, event_line, type_prefix
@@ -52,3 +55,55 @@ class PlainView:
             metadata["annotations"] = annotations
         document = {"kind": self._resource.kind, "apiVersion": self._api_version, "metadata": metadata}
         return event_line("BOOKMARK", encode(document))
+
+
+class TableView:
+    """Objects as rows for people. Not shared between watchers: ages differ, and few ask."""
+
+    def __init__(self, target: Target, include: str, now: Callable[[], datetime]) -> None:
+        self._resource = target.resource
+        self._api_version = target.api_version
+        self._include = include or "Metadata"
+        self._now = now
+        self._columns_told = False
+
+    def _row(self, entry: Entry, now: datetime) -> JsonObject:
+        obj = entry.obj
+        row: JsonObject = {"cells": tables.cells(self._resource, obj, now)}
+        if self._include == "Object":
+            row["object"] = {"kind": self._resource.kind, "apiVersion": self._api_version, **obj}
+        elif self._include == "Metadata":
+            kind = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+            row["object"] = {**kind, "metadata": obj["metadata"]}
+        return row
+
+    def _table(self, rows: list[JsonObject], metadata: dict[str, Any]) -> JsonObject:
+        head = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+        columns = [] if self._columns_told else tables.columns(self._resource)
+        return {**head, "columnDefinitions": columns, "rows": rows}
+
+    def object_body(self, entry: Entry) -> bytes:
+        """Return a table of one row."""
+        metadata = {"resourceVersion": str(entry.revision)}
+        return encode(self._table([self._row(entry, self._now())], metadata))
+
+    def list_body(self, shown: Page) -> bytes:
+        """Return a table of the page."""
+        now = self._now()
+        return encode(self._table([self._row(entry, now) for entry in shown.entries], shown.metadata()))
+
+    def change_line(self, kind: str, change: Change) -> bytes:
+        """Return a table of one row; only the first of a watch says what the columns are."""
+        entry = change.seen_as(kind)
+        table = self._table([self._row(entry, self._now())], {"resourceVersion": str(change.revision)})
+        self._columns_told = True
+        return event_line(kind, encode(table))
+
+    def bookmark_line(self, revision: int, annotations: dict[str, str]) -> bytes:
+        """Return a table whose one row is an object that has nothing but a version."""
+        metadata: JsonObject = {"resourceVersion": str(revision)}
+        if annotations:
+            metadata["annotations"] = annotations
+        partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+        table = self._table([{"cells": [], "object": partial}], {"resourceVersion": str(revision)})
+        return event_line("BOOKMARK", encode(table))
