@@ -5,6 +5,7 @@ It turns every way in which a network can fail into `KubeUnavailable`, and renew
 """
 
 import contextlib
+import ipaddress
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ CONNECT_SECONDS: Final = 5.0
 # request.
 RELOAD_EVERY_SECONDS: Final = 5.0
 MAX_CONNECTIONS: Final = 512
+READ_BUFFER: Final = 2**18  # bytes; what is decoded in one go must not hold up the loop
 _TRANSPORT_ERRORS: Final = (aiohttp.ClientError, TimeoutError, OSError)
 
 OnRequest = Callable[[str, str, int, float], None]  # method, path, HTTP status (0: no answer), seconds
@@ -65,12 +67,21 @@ class Transport:
         self._clock = clock
         self._configuration = configuration
         self._on_request = on_request
-        self._rest = library.RESTClientObject(configuration, maxsize=MAX_CONNECTIONS)
         self._host = str(configuration.host).rstrip("/")
+        self._rest = library.RESTClientObject(configuration, maxsize=MAX_CONNECTIONS)
+        # The library's connector (TLS, client certificate), but our own session: the library's would send requests for
+        # a server on this very machine to the proxy of the environment.
+        self._session = aiohttp.ClientSession(
+            connector=self._rest.pool_manager.connector,
+            connector_owner=False,
+            trust_env=not _is_loopback(self._host),
+            read_bufsize=READ_BUFFER,
+        )
         self._reloaded_at = float("-inf")
 
     async def close(self) -> None:
-        """Close the session and every connection."""
+        """Close the sessions and every connection."""
+        await self._session.close()
         await self._rest.close()
 
     async def request(
@@ -121,8 +132,8 @@ class Transport:
             if self._on_request is not None:
                 self._on_request("WATCH", path, status, self._clock.monotonic() - started)
         try:
-            if status == 401:  # noqa: PLR2004
-                await self._reload()
+            if status == 401 and await self._reload():  # noqa: PLR2004
+                raise KubeUnavailable(f"watch {path}: the credentials had expired and were read anew", status=status)
             yield Stream(status, response.headers, _chunks(response, path))
         finally:
             response.close()
@@ -141,8 +152,7 @@ class Transport:
         extra: dict[str, Any] = {"proxy": self._rest.proxy, "proxy_headers": self._rest.proxy_headers}
         if self._rest.server_hostname:
             extra["server_hostname"] = self._rest.server_hostname
-        session: aiohttp.ClientSession = self._rest.pool_manager
-        return await session.request(
+        return await self._session.request(
             method,
             yarl.URL(url, encoded=True),
             headers={
@@ -182,6 +192,16 @@ async def _chunks(response: aiohttp.ClientResponse, path: str) -> AsyncIterator[
             yield chunk
     except _TRANSPORT_ERRORS as error:
         raise KubeUnavailable(f"watch {path}: {_words(error)}") from error
+
+
+def _is_loopback(host: str) -> bool:
+    name = yarl.URL(host).host or ""
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def _words(error: BaseException) -> str:

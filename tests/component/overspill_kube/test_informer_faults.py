@@ -252,6 +252,19 @@ async def test_an_unreadable_object_makes_the_cache_unsynced(api: ScriptedApi, t
         await eventually(lambda: "nodeName" in (seen.informer.last_error or "") and not seen.informer.is_synced)
 
 
+async def test_a_watch_with_an_expired_token_goes_on_with_the_new_one(api: ScriptedApi, tmp_path: Path) -> None:
+    """No new list and no moment of doubt, only new credentials."""
+    api.lists.append(listing("10", pod("a", "5")))
+    refused = reply(status(401, "Unauthorized", "Unauthorized"), code=401)
+    api.watches.extend([stream(bookmark("11"), end="close"), refused, stream(line("ADDED", pod("b", "12")))])
+    async with client_of(api, tmp_path) as client, following(client) as seen:
+        api.write_kubeconfig(tmp_path, token="rotated")
+        await seen.until("a", "b")
+        assert seen.informer.relists == 1
+    tokens = [request.headers["Authorization"] for request in api.requests if "watch" in request.query]
+    assert tokens[:3] == ["Bearer secret", "Bearer secret", "Bearer rotated"]
+
+
 async def test_a_handler_error_ends_the_informer(api: ScriptedApi, tmp_path: Path) -> None:
     api.lists.append(listing("10", pod("a", "5")))
 

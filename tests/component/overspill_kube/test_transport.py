@@ -193,6 +193,19 @@ async def test_a_note_that_cannot_be_left_hurts_nobody(api: ScriptedApi, client:
     assert not await record_event(client, involved, reason="R", message="m", component="overspill-test")
 
 
+async def test_a_server_on_this_machine_is_not_asked_through_a_proxy(
+    api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As kubectl does: whoever has a proxy in the environment can still use the lab."""
+    for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    api.lists.append(reply(pod("a", "1")))
+    async with connect(KubeSettings(kubeconfig=str(api.write_kubeconfig(tmp_path)))) as client:
+        assert await client.get(PODS, "a", "ns") is not None
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
