@@ -52,8 +52,9 @@ async def test_killed_while_creating_thirty_pods_it_ends_with_one_instance_each(
         for number in range(29):
             await place.pod(f"pod-{number}")
         for _ in range(3):  # in the middle of it, more than once
+            before = len((await place.cloud.audit())["instances"])
 
-            async def some_more(before=len((await place.cloud.audit())["instances"])):
+            async def some_more(before=before):
                 return len((await place.cloud.audit())["instances"]) > before or await all_running(place)
 
             await place.eventually(some_more)
