@@ -170,11 +170,11 @@ def _signals(stop: Callable[[], None]) -> Any:
 
 async def _serve(app: web.Application, listen: str, stack: contextlib.AsyncExitStack) -> str:
     host, _, port = listen.rpartition(":")
-    runner = web.AppRunner(app, access_log=None)
+    # A probe that keeps its connection must not hold up the stop.
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
-    # A probe that keeps its connection must not hold up the stop.
-    site = web.TCPSite(runner, host, int(port), shutdown_timeout=0.5)
+    site = web.TCPSite(runner, host, int(port))
     await site.start()
     bound = runner.addresses[0]
     return f"http://{bound[0]}:{bound[1]}"
