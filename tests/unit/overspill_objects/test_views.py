@@ -1,5 +1,7 @@
 """Views read what API servers write: odd names, absent and unknown fields, both versions of Kueue."""
 
+import gc
+
 import msgspec
 import pytest
 
@@ -70,6 +72,10 @@ def test_a_pod_with_everything_that_is_judged() -> None:
 @pytest.mark.parametrize("view", [Pod, Node, Deployment, Job, Lease, PodDisruptionBudget, ClusterQueue, Event])
 def test_an_object_without_anything_takes_the_defaults(view: type[View]) -> None:
     assert msgspec.json.decode(b"{}", type=view) == view()
+
+
+def test_a_cache_of_views_is_no_burden_for_the_garbage_collector() -> None:
+    assert not gc.is_tracked(msgspec.json.decode(POD, type=Pod))
 
 
 def test_both_versions_of_a_cluster_queue_name_their_cohort() -> None:
