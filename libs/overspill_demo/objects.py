@@ -50,7 +50,7 @@ def queues(scenario: Scenario, *, held: bool) -> list[Body]:
             {"coveredResources": list(totals), "flavors": [{"name": HOME_FLAVOR, "resources": resources}]}
         ],
     }
-    api = "kueue.x-k8s.io/v1beta1"
+    api = "kueue.x-k8s.io/v1beta2"
     return [
         _object(api, "ResourceFlavor", HOME_FLAVOR) | {"spec": {}},
         _object(api, "ClusterQueue", CLUSTER_QUEUE) | {"spec": spec},

@@ -57,9 +57,7 @@ class Story:
 
     async def play(self) -> None:
         """From the first replica to the last; returns when everything has been asked for."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._research())
-            tasks.create_task(self._inference())
+        await asyncio.gather(self._research(), self._inference())
         self.all_submitted.set()
 
     async def lift_freeze(self) -> None:
@@ -139,6 +137,4 @@ async def _few_at_once(actions: list[Callable[[], Awaitable[None]]]) -> None:
         async with limit:
             await action()
 
-    async with asyncio.TaskGroup() as tasks:
-        for action in actions:
-            tasks.create_task(limited(action))
+    await asyncio.gather(*(limited(action) for action in actions))

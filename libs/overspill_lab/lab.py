@@ -128,8 +128,11 @@ class Lab:
         )
 
     async def _start_together(self, *programs: Program) -> list[Mapping[str, Any]]:
-        async with asyncio.TaskGroup() as group:
-            starting = [group.create_task(self._supervisor.start(program)) for program in programs]
+        try:
+            async with asyncio.TaskGroup() as group:
+                starting = [group.create_task(self._supervisor.start(program)) for program in programs]
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None  # one LabError says enough; the others were cancelled
         return [task.result() for task in starting]
 
     def _part(self, name: str, *arguments: str, keeps_all: bool = False) -> Program:
