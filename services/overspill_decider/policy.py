@@ -71,6 +71,19 @@ def decide(gate: Gate, state: State, rules: Rules, now: datetime) -> Decision:
     return Decision(verdict=as_is, reason=GateReason.BETWEEN_MARKS)
 
 
+def is_news(gate: Gate, decision: Decision, state: State) -> bool:
+    """Whether the decision has to be told: another verdict or reason, or a flip whose decision was carried out before.
+
+    A flip that was decided and not carried out yet is not decided again.
+    """
+    record = state.gate(gate.node)
+    decided = record.decided
+    if decided is None or (decided.verdict, decided.reason) != (decision.verdict, decision.reason):
+        return True
+    spent = record.result is not None and record.result.sequence >= (decided.envelope.stream_sequence or 0)
+    return spent and decision.verdict is not _as_is(gate)
+
+
 def judge_drift(gate: Gate, state: State, rules: Rules, now: datetime) -> tuple[DriftDetected | DriftCleared, ...]:
     """What changed about drift at this gate: to be published, and then part of the state.
 

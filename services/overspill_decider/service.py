@@ -13,7 +13,7 @@ import msgspec
 
 from overspill_bus import BusUnavailable, Published, Recorded
 from overspill_decider.metrics import Metrics
-from overspill_decider.policy import Decision, Gate, active_drifts, decide, event_of, judge_drift
+from overspill_decider.policy import Decision, Gate, active_drifts, decide, event_of, is_news, judge_drift
 from overspill_decider.settings import Settings
 from overspill_decider.state import DISAGREEMENT, FOLLOWED, STUCK_PODS, State, apply, missing_result, with_result
 from overspill_events.catalog import (
@@ -129,8 +129,7 @@ class Decider:
         now = self._context.clock.now()
         decision = decide(gate, self._state, self._rules, now)
         self._measure(gate)
-        decided = self._state.gate(gate.node).decided
-        if decided is None or (decided.verdict, decided.reason) != (decision.verdict, decision.reason):
+        if is_news(gate, decision, self._state):
             event = event_of(gate, decision, self._state, self._rules, now)
             await self._record(event, caused_by=self._state.sampled)
             self._metrics.decisions.labels(str(event.verdict), str(event.reason)).inc()

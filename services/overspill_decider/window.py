@@ -70,7 +70,10 @@ def average_of(points: Iterable[Point], *, at: datetime, rules: Rules) -> float 
             weight = (point.at - max(point.since, start)).total_seconds()
             spoken += weight
             weighted += weight * point.free
-    return weighted / spoken if spoken > 0 and spoken >= rules.min_coverage * rules.window else None
+    if spoken <= 0 or spoken < rules.min_coverage * rules.window:
+        return None
+    # Rounded, so that samples which all lie on a mark have an average which does, too.
+    return round(weighted / spoken, 9)
 
 
 def seconds(amount: float) -> timedelta:

@@ -61,6 +61,15 @@ def test_an_average_lies_between_the_known_values(samples):
         assert min(known) - 1e-9 <= track.average <= max(known) + 1e-9
 
 
+@given(st.lists(st.floats(0.001, 24), min_size=10, max_size=30), NUMBERS)
+def test_samples_that_are_all_alike_have_exactly_that_average(steps, free):
+    track, second = Track(), 0.0
+    for step in steps:
+        second += step
+        track = extend(track, at=at(second), free=free, rules=RULES)
+    assert track.average in {None, free}
+
+
 @given(pasts(NUMBERS), st.integers(0, 10).map(float))
 def test_marks_are_monotonic(drawn, more):
     """More free GPUs in every sample never open a gate that stays closed with less, nor keep one open that closes."""

@@ -1,5 +1,6 @@
 """The fold: idempotent, bounded, and honest about what the record lacks."""
 
+from overspill_decider.policy import decide, is_news
 from overspill_decider.state import State, apply, missing_result, with_result
 from overspill_events.catalog import (
     CapacitySampled,
@@ -11,7 +12,7 @@ from overspill_events.catalog import (
     ServiceStarted,
 )
 from overspill_events.reasons import GateReason, Verdict
-from tests.unit.overspill_decider.past import RULES, Past, at
+from tests.unit.overspill_decider.past import CLOSED, RULES, Past, at
 
 
 def decided(verdict, reason):
@@ -77,6 +78,16 @@ def test_a_change_by_hand_is_told_without_blaming_an_old_decision():
     assert missing(past, is_open=False) == (GateClosed, GateReason.UNKNOWN, None)
     past.tell(GateClosed(node="v", reason=GateReason.UNKNOWN), 2)
     assert missing(past, is_open=True) == (GateOpened, GateReason.UNKNOWN, None)
+
+
+def test_a_flip_is_decided_anew_once_its_decision_was_carried_out():
+    past = Past().provider(0).samples(0, 100, 0.0)
+    decision = decide(CLOSED, past.state, RULES, at(100))
+    assert is_news(CLOSED, decision, past.state)
+    past.tell(decided(Verdict.OPEN, GateReason.HOME_FULL), 100)
+    assert not is_news(CLOSED, decision, past.state), "decided, not carried out yet"
+    past.tell(GateOpened(node="v", reason=GateReason.HOME_FULL), 101)
+    assert is_news(CLOSED, decision, past.state), "carried out, and yet closed: a new node, or somebody's hand"
 
 
 def test_what_was_said_counts_until_the_stream_gives_it_back():
