@@ -83,6 +83,8 @@ def _end(one: OpenReturn, heir: Pod | None, nodes: Mapping[str, Node], *, now: d
 
 
 def _follows(pod: Pod, one: OpenReturn) -> bool:
+    if owner_uid_of(pod) != one.intent.owner.uid:
+        return False
     if one.siblings is not None:
         return pod.metadata.uid not in one.siblings
     # Told by a predecessor: only the time is left to judge by. Creation times are whole seconds.

@@ -111,3 +111,11 @@ def test_two_returns_of_one_owner_get_two_successors() -> None:
     assert {left: heir.metadata.name for left, heir in heirs.items()} == {"p-a": "x", "p-b": "y"}
     heirs = successors([second], pods, taken={"p-x"})
     assert heirs["p-b"].metadata.name == "y"
+
+
+def test_returns_of_two_owners_do_not_trade_successors() -> None:
+    """A pod of another owner is no successor, whichever appeared first."""
+    web, api = evicted("a", owner="web"), evicted("b", owner="api")
+    pods = [pod("api-new", owner="api", node="home-1", age=8), pod("web-new", owner="web", node="home-1", age=4)]
+    heirs = successors([web, api], pods)
+    assert {left: heir.metadata.name for left, heir in heirs.items()} == {"p-a": "web-new", "p-b": "api-new"}
