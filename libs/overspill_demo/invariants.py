@@ -45,6 +45,8 @@ class Observation(Struct, frozen=True, kw_only=True):
     gate_closings: int
     gate_closed_at_end: bool
     evictions: tuple[Eviction, ...]
+    successions: tuple[tuple[str, str], ...]  # (pod that left, its successor) as the stream tells them, by UID
+    owners: Mapping[str, str]  # pod UID → its Deployment, as the API server showed them
     intents_before: frozenset[str]  # pod UIDs whose ReturnIntended stands in the stream before their eviction's event
     instances: tuple[Lifetime, ...]
     announced_instances: frozenset[str]  # instances with InstanceCreated or InstanceAdopted in the stream
@@ -152,6 +154,14 @@ def _intents(seen: Observation) -> tuple[bool, str]:
     )
 
 
+def _successors(seen: Observation) -> tuple[bool, str]:
+    """One successor for one that left, both of the same Deployment."""
+    wrong = [heir for left, heir in seen.successions if seen.owners.get(left) != seen.owners.get(heir)]
+    heirs = Counter(heir for _, heir in seen.successions)
+    twice = [heir for heir, count in heirs.items() if count > 1]
+    return not wrong and not twice, f"{len(heirs)} successors, {len(wrong)} of another owner, {len(twice)} told twice"
+
+
 def _announced(seen: Observation) -> tuple[bool, str]:
     ours = [life.instance for life in seen.instances if life.ours]
     silent = [i for i in ours if i not in seen.announced_instances or i not in seen.ended_instances]
@@ -187,6 +197,7 @@ RULES: Mapping[str, Callable[[Observation], tuple[bool, str]]] = {
     "owners-stay-above-their-floor": _floors,
     "nobody-evicted-twice": _once,
     "intent-before-every-eviction": _intents,
+    "successors-are-of-the-same-owner": _successors,
     "every-instance-on-the-record": _announced,
     "external-gpus-within-the-ceiling": _ceiling,
     "no-gaps-in-the-stream": _gaps,

@@ -32,7 +32,7 @@ class Recollection:
     """Remembers what cannot be seen at the end any more."""
 
     def __init__(self) -> None:
-        self.pods_seen: set[str] = set()
+        self.owners: dict[str, str] = {}  # UID of every pod ever seen → the Deployment or Job it belongs to
         self.spilled: dict[str, str] = {}  # UID → namespace/name
         self.evictions: dict[str, Eviction] = {}
         self.openings = 0
@@ -64,7 +64,7 @@ class Recollection:
     def see_pod(self, pod: Pod, others: Iterable[Pod], *, gone: bool = False) -> None:
         """Remember where a pod is and whether it was evicted; `others` are all pods of that moment."""
         uid = pod.metadata.uid
-        self.pods_seen.add(uid)
+        self.owners[uid] = pod.metadata.labels.get("app", "")
         if pod.spec.node_name in self._gates:
             self.spilled.setdefault(uid, f"{pod.metadata.namespace}/{pod.metadata.name}")
         elif pod.spec.node_name and not gone and pod.status.phase not in FINISHED:

@@ -39,6 +39,7 @@ class Stream:
         self.refused = 0
         self.intents: dict[str, int] = {}  # pod UID → stream sequence
         self.evicted: dict[str, int] = {}
+        self.successions: list[tuple[str, str]] = []
         self.announced: set[str] = set()
         self.ended: set[str] = set()
 
@@ -53,6 +54,8 @@ class Stream:
                 self.intents.setdefault(pod.uid, position)
             case catalog.PodEvicted(pod=pod):
                 self.evicted.setdefault(pod.uid, position)
+            case catalog.ReturnSettled(pod=pod, successor=catalog.PodRef() as heir):
+                self.successions.append((pod.uid, heir.uid))
             case catalog.EvictionRefused(reason=RefusalReason.PDB):
                 self.refused += 1
             case catalog.InstanceCreated(instance=instance) | catalog.InstanceAdopted(instance=instance):
@@ -157,11 +160,13 @@ class Watch:
             gate_closings=recollection.closings,
             gate_closed_at_end=recollection.gate_open is False,
             evictions=tuple(recollection.evictions.values()),
+            successions=tuple(stream.successions),
+            owners=recollection.owners,
             intents_before=stream.intents_before(),
             instances=await self._books.lifetimes(uid),
             announced_instances=frozenset(stream.announced),
             ended_instances=frozenset(stream.ended),
-            pods_seen=frozenset(recollection.pods_seen),
+            pods_seen=frozenset(recollection.owners),
             max_external_gpus=max_external_gpus,
             stream_gaps=stream.gaps(),
             events_in_stream=in_stream,
