@@ -1,4 +1,4 @@
-"""`overspill doctor`: looks at everything Overspill needs and says what to do about what is missing. Changes nothing."""
+"""`overspill doctor`: looks at all that Overspill needs and says what to do about what is missing. Changes nothing."""
 
 import importlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Sequence
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from rich import box
@@ -12,6 +12,9 @@ from rich.table import Table
 
 from overspill_cli.narrating import narrate
 from overspill_recorder.ledger import StoredEvent
+
+
+PIPE_WIDTH: Final = 4000
 
 
 class Exit(IntEnum):
@@ -51,8 +54,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     shown = Table(*columns, box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, show_edge=False)
     for row in rows:
         shown.add_row(*row)
-    console = Console(highlight=False, soft_wrap=True, markup=False)
-    console.print(shown, crop=False, overflow="fold", width=None if sys.stdout.isatty() else 400)
+    # A pipe has no width: rows stay on one line there, so that grep finds what it looks for.
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    console.print(shown)
 
 
 def event_row(event: StoredEvent) -> tuple[str, str, str, str]:
