@@ -45,6 +45,11 @@ class Usage:
     def of(self, flavor: str, resource: str) -> Decimal:
         return self._used.get((flavor, resource), Decimal(0))
 
+    @property
+    def charged(self) -> Mapping[tuple[str, str], Decimal]:
+        """Amounts by flavor and resource."""
+        return dict(self._used)
+
     def charge(self, flavors: Flavors, requests: Amounts) -> None:
         """Add a workload's requests to its flavors."""
         for resource, flavor in flavors.items():
