@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from overspill_capacity.nodes import selects_node, untolerated
-from overspill_capacity.requests import effective_requests
+from overspill_capacity.requests import ZERO, effective_requests
 from overspill_capacity.room import PODS, HomeSnapshot, Ineligible, NodeRoom
 from overspill_objects.core import Pod
 from overspill_objects.view import RawObject
@@ -72,7 +72,14 @@ def find_home(pod: Pod, home: HomeSnapshot) -> str | FitUnknown | None:
     unmodelled = unmodelled_rule(pod)
     found: list[NodeRoom] = []
     doubt: FitUnknown | None = None
+    devices, uid = requests.get(home.resource, ZERO), pod.metadata.uid
     for room in home.rooms.values():
+        if (
+            devices
+            and room.ineligible is not Ineligible.UNCOUNTABLE
+            and devices > room.raw_of(home.resource, ignoring=uid)
+        ):
+            continue  # the usual case when home is full, and a definite no: the other rules need not be asked
         match _fits(pod, room, requests=requests, unmodelled=unmodelled):
             case Fits():
                 found.append(room)
@@ -130,7 +137,7 @@ def _fits(pod: Pod, room: NodeRoom, *, requests: Mapping[str, Decimal], unmodell
                 reason=f"insufficient {resource}",
                 resource=resource,
                 needed=needed,
-                available=max(Decimal(0), available),
+                available=max(ZERO, available),
             )
     return Fits() if unmodelled is None else FitUnknown(rule=unmodelled)
 

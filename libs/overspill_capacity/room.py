@@ -60,8 +60,8 @@ class NodeRoom(Struct, frozen=True, kw_only=True):
 
     def raw_of(self, resource: str, *, ignoring: str = "") -> Decimal:
         """What is left, negative when over-committed; without the claim of the key `ignoring`."""
-        own = self.claims.get(ignoring, {}).get(resource, ZERO)
-        return self.allocatable.get(resource, ZERO) - self.held.get(resource, ZERO) + own
+        left = self.allocatable.get(resource, ZERO) - self.held.get(resource, ZERO)
+        return left + self.claims[ignoring].get(resource, ZERO) if ignoring in self.claims else left
 
     def free_of(self, resource: str) -> Decimal:
         """What is left, never negative."""
