@@ -13,7 +13,6 @@ from rich.table import Table
 from overspill_cli.narrating import narrate
 from overspill_recorder.ledger import StoredEvent
 
-
 PIPE_WIDTH: Final = 4000
 
 

@@ -17,13 +17,13 @@ NODE_STEP = 19  # every 19th GPU node in list order: 64 nodes
 RESEARCH_PODS = 400  # the first 400 whole-GPU pods of classes BE and Burstable
 SINGLE_STEP, MULTI_STEP = 14, 6  # every 14th one-GPU and every 6th multi-GPU pod of class LS
 LARGEST_INFERENCE = 4  # GPUs; an 8-GPU replica needs a whole node emptied for it, which takes preemption
-TIME_FACTOR, SHORTEST, LONGEST = 12.0, 12.0, 30.0  # real run seconds / 12, within these bounds
+TIME_FACTOR, SHORTEST, LONGEST = 8.0, 20.0, 40.0  # real run seconds / 8, within these bounds
 BASE_REPLICAS = 20  # replicas there before the wave
 FROZEN, FREEZE_LIFTED_AFTER = (
     2,
     6.0,
 )  # the third largest Deployment is under a change freeze until 6 s after the gate closes
-RESEARCH_AT, QUEUE_OPENS_AT, SCALE_UP_FROM, SCALE_UP_FOR = 3.0, 7.0, 16.0, 12.0
+RESEARCH_AT, QUEUE_OPENS_AT, SCALE_UP_FROM, SCALE_UP_FOR = 3.0, 7.0, 13.0, 12.0
 CUT = " ".join(
     f"""
     nodes: every {NODE_STEP}th of the GPU node list.
