@@ -4,6 +4,7 @@ Pure: each function completes a dict in place. Sources: `pkg/apis/{core,apps,bat
 `PrepareForCreate` (what a new object's status is). What admission adds is in `plugins` and `admission`.
 """
 
+import base64
 from collections.abc import Callable
 from typing import Any
 
@@ -196,6 +197,8 @@ def _priority_class(priority_class: JsonObject) -> None:
 
 def _secret(secret: JsonObject) -> None:
     secret.setdefault("type", "Opaque")
+    for key, text in (secret.pop("stringData", None) or {}).items():
+        secret.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
 
 
 _DEFAULTS: dict[Resource, Callable[[JsonObject], None]] = {

@@ -55,11 +55,8 @@ def _budget_of(registry: Registry, pod: Entry) -> Entry | None:
 
 
 def guards(budget: JsonObject, pod: JsonObject) -> bool:
-    """Tell whether a budget's selector covers a pod; an empty one covers nothing here."""
-    selector = budget["spec"].get("selector") or {}
-    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-        return False
-    return selects(selector, pod["metadata"].get("labels") or {})
+    """Tell whether a budget's selector covers a pod; an empty one covers the whole namespace, a missing one nothing."""
+    return selects(budget["spec"].get("selector"), pod["metadata"].get("labels") or {})
 
 
 def spares_budget(budget: JsonObject, pod: JsonObject) -> bool:

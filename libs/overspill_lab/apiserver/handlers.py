@@ -20,6 +20,7 @@ from overspill_lab.apiserver.views import PlainView, TableView, View
 _JSON = "application/json"
 _TABLE = "as=table"
 _CREATED = 201
+_NOT_STRICT = '299 - "the lab does not refuse unknown fields"'
 _SUCCESS = encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": _CREATED})
 
 
@@ -56,7 +57,7 @@ class Api:
         if target.resource.namespaced and not target.namespace:
             raise errors.bad_request("an empty namespace may not be set during creation")
         entry = self._registry.create(target.resource, target.namespace, document, dry_run=dry_run)
-        return _json(view.object_body(entry), status=_CREATED)
+        return _written(request, view.object_body(entry), status=_CREATED)
 
     async def _get(self, request: web.Request, target: Target, view: View) -> web.StreamResponse:  # noqa: ARG002
         return _json(view.object_body(self._read(target)))
@@ -102,7 +103,7 @@ class Api:
             _check_identity(patched, target)
             return patched
 
-        return _json(view.object_body(self._update(target, change, dry_run=dry_run)))
+        return _written(request, view.object_body(self._update(target, change, dry_run=dry_run)))
 
     async def _delete(self, request: web.Request, target: Target, view: View) -> web.StreamResponse:
         options = await _delete_options(request)
@@ -192,10 +193,22 @@ def _json(body: bytes, *, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, content_type=_JSON)
 
 
+def _written(request: web.Request, body: bytes, *, status: int = 200) -> web.Response:
+    """Answer a write; a client that asked for strict validation is told what it did not get."""
+    answer = _json(body, status=status)
+    if request.query.get("fieldValidation") == "Strict":
+        answer.headers["Warning"] = _NOT_STRICT
+    return answer
+
+
 async def _document(request: web.Request) -> JsonObject:
     kind = request.headers.get("Content-Type", _JSON).partition(";")[0].strip().lower()
     if kind not in (_JSON, "application/octet-stream"):
         message = f"the body of the request was in an unknown format - accepted media types include: {_JSON}"
+        if "protobuf" in kind:
+            message = (
+                f"the lab does not speak protobuf (use `kubectl create -f`) - accepted media types include: {_JSON}"
+            )
         raise errors.unsupported_media_type(message)
     return _parse(await request.read())
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from overspill_lab.apiserver.documents import JsonObject, member
-from overspill_lab.apiserver.errors import ApiError, bad_request
+from overspill_lab.apiserver.errors import bad_request
 from overspill_lab.apiserver.resources import EVENTS, JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS, SECRETS, Resource
 
 _KEY = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
@@ -138,17 +138,9 @@ def _field_term(term: str, text: str, resource: Resource) -> FieldTerm:
         raise bad_request(f'invalid selector: "{text}"; can\'t understand "{term}"')
     label, operator, value = found.groups()
     if label not in _ALWAYS and label not in _FIELD_LABELS.get(resource, frozenset()):
-        raise _unknown_field(label, text, resource)
+        raise bad_request(f"field label not supported: {label}")
     path = ("source", "component") if label == "source" else tuple(label.split("."))
     return FieldTerm(path, value, operator == "!=")
-
-
-def _unknown_field(label: str, text: str, resource: Resource) -> ApiError:
-    where = f"{resource.api_version(resource.versions[0])}, Resource={resource.plural}"
-    return bad_request(
-        f'Unable to find "{where}" that match label selector "", field selector "{text}": '
-        f"field label not supported: {label}"
-    )
 
 
 def selects(selector: JsonObject | None, labels: Mapping[str, str]) -> bool:

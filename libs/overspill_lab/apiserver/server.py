@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from overspill_lab.apiserver import auth, discovery, errors, targets
+from overspill_lab.apiserver import auth, discovery, errors, openapi, targets
 from overspill_lab.apiserver.documents import JsonObject, encode
 from overspill_lab.apiserver.handlers import Api
 from overspill_lab.apiserver.registry import Registry
@@ -89,6 +89,10 @@ def _discovery_document(parts: list[str], address: str) -> JsonObject | None:
             return discovery.group(group)
         case ["api", version]:
             return discovery.resources("", version)
+        case ["openapi", "v3"]:
+            return openapi.index()
+        case ["openapi", "v3", *root]:
+            return openapi.document("/".join(root))
         case ["apis", group, version]:
             return discovery.resources(group, version)
         case _:

@@ -23,6 +23,7 @@ from overspill_lab.apiserver.resources import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
+    EVENTS,
     JOBS,
     LEASES,
     NAMESPACES,
@@ -199,6 +200,18 @@ def _lease(lease: JsonObject) -> list[FieldError]:
     ]
 
 
+def _event(event: JsonObject) -> list[FieldError]:
+    """An Event lives with what it is about; about cluster-wide objects it is told in `default`."""
+    namespace = event["metadata"].get("namespace", "")
+    about = (event.get("involvedObject") or {}).get("namespace", "") or "default"
+    if namespace == about:
+        return []
+    words = "does not match event.namespace"
+    return [
+        FieldError.invalid("involvedObject.namespace", (event.get("involvedObject") or {}).get("namespace", ""), words)
+    ]
+
+
 def _data(obj: JsonObject) -> list[FieldError]:
     words = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
     return [
@@ -215,6 +228,7 @@ _CREATE_RULES: dict[Resource, Callable[[JsonObject], list[FieldError]]] = {
     PRIORITY_CLASSES: _priority_class,
     DISRUPTION_BUDGETS: _budget,
     LEASES: _lease,
+    EVENTS: _event,
     CONFIG_MAPS: _data,
     SECRETS: _data,
     DEPLOYMENTS: workload_rules.validate_deployment,
