@@ -69,8 +69,6 @@ class CommonSettings(Struct, frozen=True, kw_only=True):
     cluster: Name = "default"  # this cluster's name in subjects and sources
     nats_url: str = "nats://127.0.0.1:4222"
     nats_credentials: str | None = None  # file: JWT and seed
-    nats_nkey: str | None = None  # file: nkey seed
-    nats_ca: str | None = None  # file: certificate authority of the servers
     kubeconfig: str | None = None  # absent: $KUBECONFIG, ~/.kube/config, in-cluster
     context: str | None = None
     mode: Mode = Mode.ACT

@@ -68,8 +68,6 @@ async def serve(
                     nats_url=settings.nats_url,
                     name=f"{service} {settings.identity}",
                     credentials_file=settings.nats_credentials,
-                    nkey_seed_file=settings.nats_nkey,
-                    ca_file=settings.nats_ca,
                 ),
                 clock=process.clock,
                 wait=False,
