@@ -6,24 +6,28 @@ With the bus away the body still starts: the bridge must work without it, and th
 import asyncio
 import contextlib
 import sys
-from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, NoReturn, TypeVar
 
 from overspill_bus.bus import Bus
 from overspill_bus.bus import connect as connect_bus
+from overspill_bus.errors import BusClosed
 from overspill_bus.settings import BusSettings
 from overspill_events.catalog import LeadershipLost, LeadershipTaken, ServiceStarted, ServiceStopped
 from overspill_events.names import FIELD_MANAGER_PREFIX
 from overspill_kube.client import connect as connect_kube
 from overspill_kube.lease import run_as_leader
 from overspill_kube.settings import KubeSettings
-from overspill_runtime.process import Process, process, start
+from overspill_runtime.process import Process, start
+from overspill_runtime.process import process as start_process
 from overspill_runtime.settings import CommonSettings, describe
 from overspill_service.context import Context
 from overspill_service.metrics import ServiceMetrics
 
 S = TypeVar("S", bound=CommonSettings)
 Body = Callable[[Context[S]], Awaitable[None]]
+
+GOODBYE_SECONDS: Final = 1.0  # for a bus that has not connected yet; with the bus away stopping takes this much longer
 
 
 def main(service: str, settings_type: type[S], body: Body[S], *, lease: str | None = None) -> NoReturn:
@@ -44,7 +48,7 @@ async def serve(
     makes one of its own. Raises what the body raises, and ConfigError for an unusable kubeconfig.
     """
     if process is None:
-        async with _process(settings, service=service) as own:
+        async with start_process(settings, service=service) as own:
             await serve(service, settings, body, lease=lease, process=own)
         return
     metrics = ServiceMetrics(process.registry)
@@ -81,7 +85,7 @@ async def serve(
                 service=service, version=process.version, mode=str(settings.mode), settings=describe(settings)
             )
         )
-        with _told_when_stopped(bus, service, process):
+        async with _told_when_stopped(bus, service, process):
             if lease is None:
                 await body(context)
             else:
@@ -116,19 +120,23 @@ async def _lead(context: Context[S], body: Body[S], *, service: str, lease: str,
     )
 
 
-@contextlib.contextmanager
-def _told_when_stopped(bus: Bus, service: str, running: Process[Any]) -> Any:
-    """ServiceStopped with its reason; the bus sends it while it closes."""
+@contextlib.asynccontextmanager
+async def _told_when_stopped(bus: Bus, service: str, running: Process[Any]) -> AsyncIterator[None]:
+    """ServiceStopped with its reason; the bus sends it while it closes.
+
+    A body that fails before the bus has connected in the background would otherwise leave no word.
+    """
+    reason = "ended"
     try:
         yield
     except asyncio.CancelledError:
-        bus.emit(ServiceStopped(service=service, reason="signal" if running.stopping.is_set() else "cancelled"))
+        reason = "signal" if running.stopping.is_set() else "cancelled"
         raise
     except BaseException as error:
-        bus.emit(ServiceStopped(service=service, reason=f"failed: {error!r}"))
+        reason = f"failed: {error!r}"
         raise
-    bus.emit(ServiceStopped(service=service, reason="ended"))
-
-
-def _process(settings: S, *, service: str) -> contextlib.AbstractAsyncContextManager[Process[S]]:
-    return process(settings, service=service)
+    finally:
+        bus.emit(ServiceStopped(service=service, reason=reason))
+        with contextlib.suppress(TimeoutError, BusClosed):
+            async with asyncio.timeout(GOODBYE_SECONDS):
+                await bus.wait_connected()
