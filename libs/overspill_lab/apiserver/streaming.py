@@ -91,19 +91,15 @@ async def _follow(response: web.StreamResponse, watcher: Watcher, store: Store, 
     loop = asyncio.get_running_loop()
     timeout = query.timeout_seconds or _DEFAULT_TIMEOUT_SECONDS
     deadline = loop.time() + timeout
-    bookmark_at = loop.time() + min(_BOOKMARK_SECONDS, max(timeout - _LAST_BOOKMARK_SECONDS, 0))
+    last = deadline - min(_LAST_BOOKMARK_SECONDS, timeout / 2)
+    bookmark_at = min(loop.time() + _BOOKMARK_SECONDS, last)
     while not watcher.closed:
         now = loop.time()
         if now >= deadline:
             return
         if now >= bookmark_at:
-            bookmark_at = _next_bookmark(now, deadline)
+            bookmark_at = min(now + _BOOKMARK_SECONDS, last) if now < last else deadline
             if query.bookmarks:
                 watcher.push(view.bookmark_line(store.revision, {}))
         if lines := await watcher.take(min(deadline, bookmark_at) - now):
             await response.write(lines)
-
-
-def _next_bookmark(now: float, deadline: float) -> float:
-    last = deadline - _LAST_BOOKMARK_SECONDS
-    return min(now + _BOOKMARK_SECONDS, last) if now < last else deadline

@@ -202,14 +202,10 @@ def _lease(lease: JsonObject) -> list[FieldError]:
 
 def _event(event: JsonObject) -> list[FieldError]:
     """An Event lives with what it is about; about cluster-wide objects it is told in `default`."""
-    namespace = event["metadata"].get("namespace", "")
-    about = (event.get("involvedObject") or {}).get("namespace", "") or "default"
-    if namespace == about:
+    about = (event.get("involvedObject") or {}).get("namespace", "")
+    if event["metadata"].get("namespace", "") == (about or "default"):
         return []
-    words = "does not match event.namespace"
-    return [
-        FieldError.invalid("involvedObject.namespace", (event.get("involvedObject") or {}).get("namespace", ""), words)
-    ]
+    return [FieldError.invalid("involvedObject.namespace", about, "does not match event.namespace")]
 
 
 def _data(obj: JsonObject) -> list[FieldError]:

@@ -148,7 +148,10 @@ async def test_status_and_the_rest_do_not_touch_each_other(api):
 
 async def test_nulls_and_empty_lists_are_not_served(api):
     """A Go struct would not encode them, so a `test` in a JSON Patch must not see them either."""
-    body = {"metadata": {"name": "n", "labels": {}, "annotations": None}, "spec": {"podCIDRs": [], "unschedulable": None}}
+    body = {
+        "metadata": {"name": "n", "labels": {}, "annotations": None},
+        "spec": {"podCIDRs": [], "unschedulable": None},
+    }
     node = await api.ok("POST", NODES, body)
     assert set(node["spec"]) == {"taints"}
     assert "labels" not in node["metadata"]
