@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+from typing import Any
 
 from overspill_lab.controllers.budgets import Budgets
 from overspill_lab.controllers.cluster import Cluster
@@ -11,6 +12,7 @@ from overspill_lab.controllers.garbage import Garbage
 from overspill_lab.controllers.jobs import Jobs
 from overspill_lab.controllers.node_health import NodeHealth
 from overspill_lab.controllers.replica_sets import ReplicaSets
+from overspill_lab.controllers.workqueue import WorkQueue
 from overspill_lab.part import Part, run_part
 
 
@@ -26,17 +28,16 @@ async def _body(part: Part) -> None:
     garbage = Garbage(part.client, cluster.shared())
     health = NodeHealth(cluster, grace_s=part.arguments.node_grace_seconds)
     lost = LostPods(cluster, quarantine_s=part.arguments.lost_pod_seconds)
-    queues = [
-        one.queue
-        for one in (
-            Deployments(cluster),
-            ReplicaSets(cluster),
-            Jobs(cluster),
-            Budgets(cluster),
-            TaintEvictions(cluster),
-            health,
-            garbage,
-        )
+    jobs = Jobs(cluster)
+    queues: list[WorkQueue[Any]] = [
+        Deployments(cluster).queue,
+        ReplicaSets(cluster).queue,
+        jobs.queue,
+        jobs.orphans,
+        Budgets(cluster).queue,
+        TaintEvictions(cluster).queue,
+        health.queue,
+        garbage.queue,
     ]
     async with asyncio.TaskGroup() as group:
         for informer in cluster.informers():

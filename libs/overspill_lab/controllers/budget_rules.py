@@ -97,18 +97,23 @@ def status_of(budget: PodDisruptionBudget, count: BudgetCount, *, now: datetime)
     }
 
 
-def failed_status(budget: PodDisruptionBudget, error: str, *, now: datetime) -> dict[str, Any]:
-    """What to say when the numbers cannot be known: nothing may be evicted."""
+def present_status(budget: PodDisruptionBudget) -> dict[str, Any]:
+    """The status as it is, its conditions aside."""
     status = budget.status
     return {
         "currentHealthy": status.current_healthy,
         "desiredHealthy": status.desired_healthy,
         "expectedPods": status.expected_pods,
-        "disruptionsAllowed": 0,
+        "disruptionsAllowed": status.disruptions_allowed,
         "disruptedPods": {name: stamp(when) for name, when in status.disrupted_pods.items()},
         "observedGeneration": status.observed_generation,
-        "conditions": [_condition(budget, holds=False, reason="SyncFailed", message=error, now=now)],
     }
+
+
+def failed_status(budget: PodDisruptionBudget, error: str, *, now: datetime) -> dict[str, Any]:
+    """What to say when the numbers cannot be known: nothing may be evicted."""
+    condition = _condition(budget, holds=False, reason="SyncFailed", message=error, now=now)
+    return {**present_status(budget), "disruptionsAllowed": 0, "conditions": [condition]}
 
 
 def _still_disrupted(budget: PodDisruptionBudget, pods: Sequence[Pod], now: datetime) -> dict[str, datetime]:

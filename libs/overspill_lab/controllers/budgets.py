@@ -13,12 +13,12 @@ from overspill_lab.controllers.budget_rules import (
     failed_status,
     needs_scale,
     next_expiry,
+    present_status,
     status_of,
 )
 from overspill_lab.controllers.cluster import DEPLOYMENTS, REPLICA_SETS, Cluster, Workload, key_of
 from overspill_lab.controllers.workqueue import WorkQueue
 from overspill_lab.controllers.writing import write_status
-from overspill_lab.stamps import stamp
 from overspill_objects.core import Pod
 from overspill_objects.disruption import PodDisruptionBudget, PodDisruptionBudgetStatus
 from overspill_objects.meta import OwnerReference, controller_of, selects
@@ -74,8 +74,7 @@ class Budgets:
     async def _write(self, budget: PodDisruptionBudget, status: dict[str, Any]) -> None:
         if msgspec.convert(status, type=PodDisruptionBudgetStatus) == budget.status:
             return
-        before = {"disruptedPods": {name: stamp(when) for name, when in budget.status.disrupted_pods.items()}}
-        await write_status(self._cluster.client, PDBS, budget, before, status)
+        await write_status(self._cluster.client, PDBS, budget, present_status(budget), status)
 
     def _scale_of(self, pods: Sequence[Pod]) -> int:
         """The summed scale of the pods' controllers; pods without one count for nothing, as in the original."""

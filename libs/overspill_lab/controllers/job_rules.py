@@ -34,7 +34,10 @@ class JobView(Struct, frozen=True, kw_only=True):
 
 
 class JobPlan(Struct, frozen=True, kw_only=True):
-    """What to do now, in this order: delete, create, write the status, release the finalizers."""
+    """What to do now, in this order: delete, create, write the status, release the finalizers.
+
+    A pod that is deleted and not in `release` does not count as failed.
+    """
 
     status: dict[str, Any]
     create: int = 0
@@ -59,6 +62,8 @@ def unsupported(spec: dict[str, Any]) -> str | None:
     """The first feature of a Job that the lab does not have, or None."""
     if spec.get("completionMode", "NonIndexed") != "NonIndexed":
         return f"completionMode {spec['completionMode']}"
+    if spec.get("podReplacementPolicy", "TerminatingOrFailed") != "TerminatingOrFailed":
+        return f"podReplacementPolicy {spec['podReplacementPolicy']}"
     return next((name for name in ("podFailurePolicy", "successPolicy", "backoffLimitPerIndex") if name in spec), None)
 
 

@@ -21,10 +21,11 @@ ENDS: Final = ("Complete", "Failed")
 
 
 class Jobs:
-    """The controller; `queue.run` works."""
+    """The controller; `queue.run` and `orphans.run` work."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.queue: WorkQueue[Key] = WorkQueue("jobs", self._sync)
+        self.orphans: WorkQueue[Key] = WorkQueue("orphans-of-jobs", self._sync_orphan)
         self._cluster = cluster
         self._expectations = Expectations()
         self._written: dict[str, Workload] = {}  # uid → the job as this controller last wrote it
@@ -35,6 +36,8 @@ class Jobs:
         if change.kind is ChangeKind.DELETED:
             self._expectations.forget(change.object.metadata.uid)
             self._written.pop(change.object.metadata.uid, None)
+            for pod in self._cluster.pods_of.of(change.object.metadata.uid):
+                self.orphans.add(key_of(pod))
         self.queue.add(key_of(change.object))
 
     def _on_pod(self, change: Change[Pod]) -> None:
@@ -45,6 +48,19 @@ class Jobs:
         ending = change.kind is ChangeKind.DELETED or pod.metadata.deletion_timestamp is not None
         self._expectations.saw(owner.uid, pod.metadata.uid, ending=ending)
         self.queue.add((pod.metadata.namespace, owner.name))
+        job = self._cluster.jobs.get(pod.metadata.namespace, owner.name)
+        if (job is None or job.metadata.uid != owner.uid) and TRACKING_FINALIZER in pod.metadata.finalizers:
+            self.orphans.add(key_of(pod))
+
+    async def _sync_orphan(self, key: Key) -> None:
+        """A pod whose Job is gone: nobody counts it any more, so nothing may hold it."""
+        pod = self._cluster.pods.get(*key)
+        owner = None if pod is None else controller_of(pod.metadata)
+        if pod is None or owner is None or owner.kind != JOBS.kind:
+            return
+        job = await self._cluster.client.get(JOBS, owner.name, pod.metadata.namespace)
+        if job is None or job.metadata.uid != owner.uid:
+            await self._release(pod)
 
     async def _sync(self, key: Key) -> None:
         cached = self._cluster.jobs.get(*key)
@@ -71,6 +87,9 @@ class Jobs:
         client, uid = self._cluster.client, job.metadata.uid
         status = plan.status
         if plan.delete:
+            counted = {pod.metadata.uid for pod in plan.release}
+            # Pods that shall not count lose the finalizer first: deleted with it, they would count as failed.
+            await asyncio.gather(*(self._release(pod) for pod in plan.delete if pod.metadata.uid not in counted))
             await delete_pods(client, plan.delete)
             self._expectations.deleted(uid, [pod.metadata.uid for pod in plan.delete], now=client.clock.monotonic())
         made = await create_pods(client, JOBS, job, count=plan.create, finalizers=(TRACKING_FINALIZER,))
