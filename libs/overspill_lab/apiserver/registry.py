@@ -13,6 +13,7 @@ from overspill_lab.apiserver.defaults import apply_defaults, identify_job, reset
 from overspill_lab.apiserver.documents import JsonObject, decode, normalise, timestamp
 from overspill_lab.apiserver.errors import FieldError
 from overspill_lab.apiserver.names import generated
+from overspill_lab.apiserver.quotas import QuotaBook
 from overspill_lab.apiserver.resources import DEPLOYMENTS, JOBS, PODS, PRIORITY_CLASSES, Resource
 from overspill_lab.apiserver.shapes import check_shape
 from overspill_lab.apiserver.store import Entry, Store, key_of
@@ -32,6 +33,7 @@ class Registry:
     def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
         self.store = store
         self.now = now
+        self._quotas = QuotaBook(store)
 
     def read(self, resource: Resource, namespace: str, name: str) -> Entry:
         """Return an object; raises 404."""
@@ -55,6 +57,8 @@ class Registry:
             metadata["generation"] = 1
         if problems := validate_create(resource, obj):
             raise errors.invalid(resource, metadata["name"], problems)
+        if resource is PODS:
+            self._quotas.admit(obj)
         key = key_of(namespace, metadata["name"])
         if key in self.store.collection(resource).entries:
             raise errors.already_exists(resource, metadata["name"])

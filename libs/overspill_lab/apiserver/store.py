@@ -6,8 +6,7 @@ changed in place. This module must not know HTTP, kinds or rules: it takes what 
 
 import bisect
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
 
 from overspill_lab.apiserver.documents import JsonObject, encode
 from overspill_lab.apiserver.resources import RESOURCES, Resource
@@ -79,11 +78,8 @@ def event_line(kind: str, document: bytes) -> bytes:
     return b'{"type":"' + kind.encode() + b'","object":' + document + b"}\n"
 
 
-class Listener(Protocol):
-    """Whoever follows a collection; must not block."""
-
-    def offer(self, change: Change) -> None:
-        """Take note of a write."""
+# Whoever follows a collection; must not block and must not write from within.
+Listener = Callable[[Change], None]
 
 
 class Collection:
@@ -150,7 +146,7 @@ class Collection:
         if len(self._changes) > self._history:
             self.forgotten = self._changes.popleft().revision
         for listener in tuple(self.listeners):
-            listener.offer(change)
+            listener(change)
 
 
 def _span(keys: list[str], namespace: str) -> tuple[int, int]:

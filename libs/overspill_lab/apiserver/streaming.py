@@ -51,13 +51,13 @@ async def serve_watch(
         return response
     if query.send_initial_events and query.bookmarks:
         watcher.push(view.bookmark_line(store.revision, {_INITIAL_EVENTS_END: "true"}))
-    collection.listeners.add(watcher)
+    collection.listeners.add(watcher.offer)
     open_watches.append(watcher)
     try:
         with contextlib.suppress(ConnectionResetError):
             await _follow(response, watcher, store, query, view)
     finally:
-        collection.listeners.discard(watcher)
+        collection.listeners.discard(watcher.offer)
         open_watches.remove(watcher)
     return response
 

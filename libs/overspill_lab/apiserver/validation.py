@@ -7,7 +7,7 @@ their own.
 import re
 from collections.abc import Callable
 
-from overspill_lab.apiserver import pod_rules, workload_rules
+from overspill_lab.apiserver import pod_rules, quota_rules, workload_rules
 from overspill_lab.apiserver.documents import JsonObject
 from overspill_lab.apiserver.errors import FieldError
 from overspill_lab.apiserver.names import (
@@ -31,6 +31,7 @@ from overspill_lab.apiserver.resources import (
     PODS,
     PRIORITY_CLASSES,
     REPLICA_SETS,
+    RESOURCE_QUOTAS,
     SECRETS,
     SERVICES,
     Resource,
@@ -224,6 +225,7 @@ _CREATE_RULES: dict[Resource, Callable[[JsonObject], list[FieldError]]] = {
     PRIORITY_CLASSES: _priority_class,
     DISRUPTION_BUDGETS: _budget,
     LEASES: _lease,
+    RESOURCE_QUOTAS: quota_rules.validate,
     EVENTS: _event,
     CONFIG_MAPS: _data,
     SECRETS: _data,
@@ -236,6 +238,7 @@ _UPDATE_RULES: dict[Resource, Callable[[JsonObject, JsonObject], list[FieldError
     NODES: _node_update,
     PRIORITY_CLASSES: _priority_class_update,
     DISRUPTION_BUDGETS: lambda budget, _: _budget(budget),
+    RESOURCE_QUOTAS: lambda quota, _: quota_rules.validate(quota),
     LEASES: lambda lease, _: _lease(lease),
     CONFIG_MAPS: lambda config_map, _: _data(config_map),
     SECRETS: lambda secret, _: _data(secret),

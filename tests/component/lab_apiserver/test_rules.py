@@ -164,3 +164,40 @@ async def test_chosen_class_is_kept(api):
     assert (pod["spec"]["priorityClassName"], pod["spec"]["priority"]) == ("mine", 5)
     unknown = await api.pod("q", labels=QUEUE, spec=gpus("3"))
     assert unknown["spec"]["priority"] == 0
+
+
+QUOTAS = "/api/v1/namespaces/default/resourcequotas"
+
+
+async def test_quota_lets_in_what_it_has_room_for(api):
+    """Refused beyond the limit, free again when a pod has finished or is gone; the status says what is used."""
+    await api.pod("before", spec=gpus("1"))
+    hard = {"requests.nvidia.com/gpu": "4", "pods": "10"}
+    await api.ok("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
+    await api.pod("a", spec=gpus("3"))
+    status, answer = await api.call("POST", PODS, {"metadata": {"name": "b"}, "spec": gpus("1")})
+    assert (status, answer["reason"]) == (403, "Forbidden")
+    assert answer["message"] == (
+        'pods "b" is forbidden: exceeded quota: q, requested: requests.nvidia.com/gpu=1, '
+        "used: requests.nvidia.com/gpu=4, limited: requests.nvidia.com/gpu=4"
+    )
+    used = (await api.ok("GET", f"{QUOTAS}/q"))["status"]
+    assert used == {"hard": hard, "used": {"requests.nvidia.com/gpu": "4", "pods": "2"}}
+    await api.ok("PATCH", f"{PODS}/a/status", {"status": {"phase": "Succeeded"}}, content_type=MERGE)
+    await api.ok("DELETE", f"{PODS}/before")
+    await api.pod("b", spec=gpus("4"))
+    assert (await api.ok("GET", f"{QUOTAS}/q"))["status"]["used"] == {"requests.nvidia.com/gpu": "4", "pods": "1"}
+
+
+async def test_quota_over_cpu_makes_every_container_say_its_share(api):
+    await api.ok("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "1"}}})
+    status, answer = await api.call("POST", PODS, POD)
+    assert (status, "must specify requests.cpu for: main" in answer["message"]) == (403, True)
+    await api.pod(spec={"containers": [{**POD["spec"]["containers"][0], "resources": {"requests": {"cpu": "300m"}}}]})
+    assert (await api.ok("GET", f"{QUOTAS}/q"))["status"]["used"] == {"requests.cpu": "300m"}
+
+
+@pytest.mark.parametrize("spec", [{"scopes": ["BestEffort"]}, {"hard": {"services": "1"}}, {"hard": {"pods": "some"}}])
+async def test_quota_the_lab_cannot_keep_is_refused(api, spec):
+    status, answer = await api.call("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": spec})
+    assert (status, answer["reason"]) == (422, "Invalid")
