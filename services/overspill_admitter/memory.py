@@ -102,8 +102,9 @@ class Memory:
                 self._settled(event)
 
     def forget(self, present: Collection[str]) -> None:
-        """Drop finished workloads that are not in the cluster any more."""
-        for uid in [uid for uid, known in self.known.items() if known.is_finished and uid not in present]:
+        """Drop finished workloads that are not in the cluster any more, and have no successor to come."""
+        needed = set(present) | self.returns.keys()
+        for uid in [uid for uid, known in self.known.items() if known.is_finished and uid not in needed]:
             del self.known[uid]
 
     def _change(self, ref: WorkloadRef, **changes: object) -> None:

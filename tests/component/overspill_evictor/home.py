@@ -12,7 +12,7 @@ from overspill_evictor.settings import Settings
 from overspill_kube.client import PatchKind
 from overspill_kube.effects import set_taints
 from overspill_kube.outcomes import Done
-from overspill_kube.resources import NAMESPACES, NODES, PDBS, PODS, REPLICA_SETS
+from overspill_kube.resources import NODES, PDBS, PODS, REPLICA_SETS
 from overspill_objects.core import Pod, Taint
 from overspill_runtime.settings import load
 from overspill_service import serve
@@ -36,7 +36,6 @@ class Home:
         self._names = 0
 
     async def build(self, *, gpus: int = 8, closed: bool = True, replicas: int = 3) -> None:
-        await self.kube.create(NAMESPACES, {"metadata": {"name": "overspill-system"}})
         await self.house.node(HOME, gpus)
         taints = [{"key": BASE_TAINT, "effect": "NoSchedule"}]
         taints += [{"key": SWITCH_TAINT, "effect": "NoSchedule"}] if closed else []
