@@ -16,6 +16,7 @@ from overspill_bridge.offers import NoOffer, Offer, choose
 from overspill_bridge.policy import Acquire, Defer, Wait
 from overspill_bridge.record import Record
 from overspill_bridge.sources import SourceReader
+from overspill_bridge.support import has_probes
 from overspill_bridge.wishes import Problem
 from overspill_bridge.world import World, ref_of
 from overspill_events.catalog import InstanceCreated, InstanceRequested
@@ -65,6 +66,8 @@ class Creator:
             # No await between the choice and this line: the GPUs that were counted are taken.
             self._world.book.asked(uid, self._flight(choice))
             outcome = await self._create(pod, choice, environment)
+            if isinstance(outcome, Acquired) and has_probes(pod):
+                await self._record.note(pod, "ProbesNotRun", "probes are not run outside: Ready follows the provider")
             if not isinstance(outcome, str):
                 return outcome
             refused.append(f"{choice.provider}/{choice.offering.id}: {outcome}")
@@ -83,6 +86,10 @@ class Creator:
                 created = await world.providers[name].create(self._request(pod, choice, environment))
         except ProviderError as error:
             return self._refused(pod, choice, error)
+        except Exception:
+            if settled:  # a provider that breaks its promise has still been asked
+                world.book.left_open(uid, now=world.clock.monotonic())
+            raise
         finally:
             if not settled:
                 world.book.refused(uid)

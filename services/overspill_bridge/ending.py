@@ -5,6 +5,7 @@ tried again for ever; it is never dropped from memory, and the pod is not remove
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from overspill_bridge.book import Sighting, key_of
@@ -28,12 +29,22 @@ LOOK_AGAIN = 1.0  # seconds, when the informer is behind what was just read live
 class Ender:
     """Ends instances, each provider's calls bounded on their own."""
 
-    def __init__(self, world: World, kube: Client, *, record: Record, metrics: BridgeMetrics, log: Any) -> None:
+    def __init__(
+        self,
+        world: World,
+        kube: Client,
+        *,
+        record: Record,
+        metrics: BridgeMetrics,
+        log: Any,
+        on_freed: Callable[[], None],
+    ) -> None:
         self._world = world
         self._kube = kube
         self._record = record
         self._metrics = metrics
         self._log = log
+        self._on_freed = on_freed
         width = world.settings.delete_concurrency
         self._slots = {name: asyncio.Semaphore(width) for name in world.providers}
         self._intended: set[tuple[str, str]] = set()
@@ -70,6 +81,7 @@ class Ender:
                 await self._record.intend(self._terminated(sighting), uid)
             self._intended.discard((sighting.provider, sighting.instance.id))
             world.book.forget(sighting)
+            self._on_freed()
 
     async def reap(self, uid: str) -> float | None:
         """End what is left of a pod that is not in the API any more. Returns when to look again."""

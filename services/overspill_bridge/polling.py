@@ -11,7 +11,7 @@ from overspill_bridge.desk import Desk
 from overspill_bridge.metrics import BridgeMetrics
 from overspill_bridge.record import Record
 from overspill_bridge.world import World
-from overspill_providers.errors import ProviderError
+from overspill_providers.errors import ErrorKind, ProviderError
 from overspill_providers.protocol import Inventory, Provider
 
 
@@ -49,17 +49,24 @@ class Poller:
     async def poll(self) -> None:
         """One look. A provider's failure is noted at its desk and goes no further."""
         was_healthy = self._desk.is_healthy
+        inventory: Inventory | None = None
         try:
             inventory = await self._look()
         except ProviderError as error:
-            self._desk.failed(error, now=self._world.clock.monotonic())
-            self._metrics.calls.labels(self._provider.name, "poll", error.kind.value).inc()
-            if was_healthy:
-                self._log.warning("provider-unhealthy", provider=self._provider.name, error=str(error))
-            inventory = None
+            self._failed(error)
+        except Exception as error:  # noqa: BLE001 -- reported; one broken provider must not end the bridge
+            # It promised to raise nothing else. The others, and its own running instances, must not suffer for it.
+            self._log.exception("provider-broken", provider=self._provider.name)
+            self._failed(ProviderError(ErrorKind.UNKNOWN, repr(error)))
         self._report(inventory)
         if self._desk.is_healthy != was_healthy:
             self._on_health()
+
+    def _failed(self, error: ProviderError) -> None:
+        if self._desk.is_healthy:
+            self._log.warning("provider-unhealthy", provider=self._provider.name, error=str(error))
+        self._desk.failed(error, now=self._world.clock.monotonic())
+        self._metrics.calls.labels(self._provider.name, "poll", error.kind.value).inc()
 
     async def _look(self) -> Inventory:
         started_at = self._world.clock.monotonic()

@@ -111,7 +111,9 @@ class Bridge:
         self._reconciler = Reconciler(
             world,
             creator=Creator(world, record=self._record, sources=SourceReader(kube), metrics=metrics, log=self._log),
-            ender=Ender(world, kube, record=self._record, metrics=metrics, log=self._log),
+            ender=Ender(
+                world, kube, record=self._record, metrics=metrics, log=self._log, on_freed=self._retry_deferred
+            ),
             effects=PodEffects(kube, settings),
             record=self._record,
             metrics=metrics,
@@ -152,7 +154,7 @@ class Bridge:
             metrics=self._metrics,
             log=self._log,
             on_changed=self._look_at,
-            on_stock=lambda: self._look_at(self._record.deferred()),
+            on_stock=self._retry_deferred,
             on_health=self._keeper.stir,
         )
 
@@ -171,6 +173,10 @@ class Bridge:
     def _look_at(self, uids: set[str]) -> None:
         for uid in uids:
             self._queue.add(uid)
+
+    def _retry_deferred(self) -> None:
+        """There is more to have: stock, or room under the ceiling."""
+        self._look_at(self._record.deferred())
 
     def _on_error(self, uid: str, error: Exception) -> None:
         self._metrics.errors.labels(type(error).__name__).inc()

@@ -28,6 +28,14 @@ def token_volumes(pod: Pod) -> frozenset[str]:
     )
 
 
+def has_probes(pod: Pod) -> bool:
+    """Whether the pod has probes, which nobody runs outside."""
+    return any(
+        container.liveness_probe or container.readiness_probe or container.startup_probe
+        for container in pod.spec.containers
+    )
+
+
 def _one_container(pod: Pod) -> Iterator[str]:
     if len(pod.spec.containers) != 1:
         yield f"spec.containers: {len(pod.spec.containers)} containers; an instance runs exactly one"
@@ -67,8 +75,8 @@ def _token(pod: Pod) -> Iterator[str]:
 def _claims(pod: Pod) -> Iterator[str]:
     if pod.spec.resource_claims:
         yield "spec.resourceClaims: devices of the cluster cannot be claimed from outside"
-    if pod.spec.image_pull_secrets and not secrets_may_leave(pod):
-        yield "spec.imagePullSecrets: a Secret, and the pod has not let its secrets leave"
+    if pod.spec.image_pull_secrets:
+        yield "spec.imagePullSecrets: credentials of a registry are not handed to providers; the image must be public"
     if pod.spec.runtime_class_name:
         yield f"spec.runtimeClassName: {pod.spec.runtime_class_name!r} is a class of this cluster's nodes"
 

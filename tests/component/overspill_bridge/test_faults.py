@@ -3,6 +3,9 @@
 import asyncio
 import contextlib
 import json
+import random
+from datetime import datetime
+from itertools import pairwise
 
 from overspill_bus.testing import nats_server
 from overspill_events.catalog import (
@@ -13,12 +16,14 @@ from overspill_events.catalog import (
     InstanceRunning,
     InstanceTerminated,
     OrphanFound,
+    ProviderSampled,
     SpillDeferred,
 )
 from overspill_events.names import CLUSTER_TAG, NODE_TAG, POD_TAG, POD_UID_TAG
 from overspill_events.reasons import InstanceEnd, SpillReason
 from overspill_kube.resources import NAMESPACES
 from tests.support.bridge_place import NODE, bridge_place, said
+from tests.support.cloud import cloud
 
 NO_STOCK = [{"id": "one", "gpuType": "a100", "gpus": 1, "region": "north", "pricePerHour": 1.0, "stock": 1}]
 
@@ -216,9 +221,9 @@ async def test_foreign_instances_are_never_touched_and_orphans_go(tmp_path):
 
 async def test_collection_is_capped_and_spares_pods_that_exist(tmp_path):
     async with bridge_place(tmp_path) as place:
-        for number in range(5):
+        for number in range(3):
             await place.cloud.rent("x", tags=await tags_for(place, f"uid-{number}", name=f"default/gone-{number}"))
-        await place.start_bridge(gc_max_per_pass="1", gc_interval="0.5")
+        await place.start_bridge(gc_max_per_pass="1", gc_interval="1")
         pod = await place.pod("alive")
         await place.phase("alive", "Running")
 
@@ -226,8 +231,10 @@ async def test_collection_is_capped_and_spares_pods_that_exist(tmp_path):
             return [i["podUid"] for i in await place.cloud.living()] == [pod.metadata.uid]
 
         await place.eventually(one_left)
-        stops = sorted(i["stopRequestedAt"] for i in await _stopping(place))
-        assert len(set(stops)) == 5
+        stops = sorted(datetime.fromisoformat(i["stopRequestedAt"]) for i in await _stopping(place))
+        gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(stops)]
+        assert len(gaps) == 2
+        assert min(gaps) > 0.3, "one in each pass, and passes are a second apart"
 
 
 async def test_of_two_instances_for_one_pod_the_one_that_runs_stays(tmp_path):
@@ -314,3 +321,59 @@ async def test_observing_decides_and_spends_nothing(tmp_path):
         assert [i["id"] for i in await place.cloud.living()] == [orphan]
         assert (await place.get("seen")).status.container_statuses == ()
         assert await said(place, InstanceCreated) == []
+
+
+async def test_whatever_is_killed_whenever_the_end_is_the_same(tmp_path):
+    """Pods come and go while the bridge is killed at arbitrary moments; in the end each pod has one instance."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    async with bridge_place(tmp_path, "--stop-seconds", "0.3") as place:
+        await place.start_bridge()
+        alive: set[str] = set()
+        for step in range(40):
+            if alive and chance.random() < 0.35:
+                name = chance.choice(sorted(alive))
+                alive.discard(name)
+                await place.delete(name, **({"grace_seconds": 0} if chance.random() < 0.3 else {}))
+            else:
+                alive.add(f"pod-{step}")
+                await place.pod(f"pod-{step}")
+            if step % 8 == 7:
+                await asyncio.sleep(chance.uniform(0.3, 2.0))
+                await place.kill_bridge()
+                await place.start_bridge()
+            await asyncio.sleep(chance.uniform(0, 0.1))
+
+        async def settled():
+            pods = await place.pods()
+            running = {pod.metadata.name for pod in pods if pod.status.phase == "Running"}
+            living = sorted(i["podUid"] for i in await place.cloud.living())
+            return running == alive == {p.metadata.name for p in pods} and living == uids(pods)
+
+        await place.eventually(settled)
+        assert (await place.cloud.audit())["overlaps"] == [], f"seed {seed}"
+
+
+async def test_one_provider_down_stops_neither_its_pods_nor_the_other(tmp_path):
+    offerings = tmp_path / "cheap.json"
+    offerings.write_text(json.dumps([NO_STOCK[0] | {"stock": 50, "pricePerHour": 0.1}]))
+    async with bridge_place(tmp_path) as place, contextlib.AsyncExitStack() as second:
+        cheap = await second.enter_async_context(cloud("--offerings", str(offerings)))
+        both = f"cheap=http://{cheap.url.removeprefix('http://')}?token={cheap.token},{place.cloud.setting}"
+        await place.start_bridge(providers=both, provider_timeout="1")
+        old = await place.pod("at-cheap")
+        await place.phase("at-cheap", "Running")
+        assert [i["podUid"] for i in await cheap.living()] == [old.metadata.uid]
+        await second.aclose()
+
+        async def noticed():
+            events = [e for e in await said(place, ProviderSampled) if e.provider == "cheap"]
+            return not events[-1].healthy
+
+        await place.eventually(noticed)
+        new = await place.pod("at-fake")
+        await place.phase("at-fake", "Running")
+        assert [i["podUid"] for i in await place.cloud.living()] == [new.metadata.uid]
+        await asyncio.sleep(1.0)
+        assert (await place.get("at-cheap")).status.phase == "Running", "an outage never changes a phase"
