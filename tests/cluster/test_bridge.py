@@ -63,10 +63,13 @@ async def test_a_deployment_overflows_heals_and_comes_to_nothing(tmp_path):
 
         await place.eventually(available)
         await clouds.end((await clouds.living())[0]["id"], "preempted")
-        await running(place, 3)
-        assert [pod.status.reason for pod in await place.pods() if pod.status.phase == "Failed"] == [
-            "ProviderInstancePreempted"
-        ]
+
+        async def healed():
+            pods = await place.pods()
+            reasons = [pod.status.reason for pod in pods if pod.status.phase == "Failed"]
+            return reasons == ["ProviderInstancePreempted"] and await running(place, 3)
+
+        await place.eventually(healed)
         await place.kill_bridge()
         await place.start_bridge(max_external_gpus="16")
         scale = {"spec": {"replicas": 0}}
