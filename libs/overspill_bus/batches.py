@@ -33,23 +33,20 @@ class BatchConsumption:
         self._held: list[Delivery] = []
 
     async def run(self) -> NoReturn:
-        """For ever. An exception of the handler other than RetryLater ends it; the batch is handed back."""
+        """For ever. An exception of the handler other than RetryLater ends it; the batch comes again."""
         async with self._durable.kept_alive(lambda: self._held):
-            try:
-                while True:
-                    try:
-                        await self._work()
-                    except (ConsumerLost, BusUnavailable, ApiError) as error:
-                        LOG.info("bus consumer %s begins anew: %s", self._durable.name, error)
-                        await asyncio.sleep(_RETRY)
-            finally:
-                for delivery in self._held:
-                    await self._durable.tell(delivery, b"-NAK")
+            while True:
+                try:
+                    await self._work()
+                except (ConsumerLost, BusUnavailable, ApiError) as error:
+                    self._held = []
+                    LOG.info("bus consumer %s begins anew: %s", self._durable.name, error)
+                    await asyncio.sleep(_RETRY)
 
     async def _work(self) -> None:
-        async with self._durable.pulling(self._batch) as pull:
+        async with self._durable.opened(self._batch) as session:
             while True:
-                self._held = await pull.next(self._batch)
+                self._held = await session.next(self._batch)
                 if self._held:
                     records = [recorded(delivery) for delivery in self._held]
                     await self._bury_unreadable(records)

@@ -18,6 +18,7 @@ from overspill_bus.consuming import Consumption, Handler
 from overspill_bus.deadletters import DeadLetter, dead_letter
 from overspill_bus.durables import Durable
 from overspill_bus.errors import BusClosed, BusUnavailable
+from overspill_bus.filters import checked_filters
 from overspill_bus.jetstream import JetStream, StreamInfo
 from overspill_bus.outbox import Letter, Published
 from overspill_bus.reading import Position, Reader, Since
@@ -178,7 +179,7 @@ class Bus:
                 await waiting
 
         position = Position(since, from_end=since is None)
-        await self._reader.follow(STREAM, filters, position, receive, on_caught_up or _nothing)
+        await self._reader.follow(STREAM, checked_filters(filters), position, receive, on_caught_up or _nothing)
         raise AssertionError("following never ends")
 
     async def read(
@@ -193,7 +194,9 @@ class Bus:
 
         `last_per_subject`: only the newest event of each subject. Raises BusUnavailable, BusClosed.
         """
-        window = self._reader.window(STREAM, filters, since, until_sequence, last_per_subject=last_per_subject)
+        window = self._reader.window(
+            STREAM, checked_filters(filters), since, until_sequence, last_per_subject=last_per_subject
+        )
         async with contextlib.aclosing(window):
             async for delivery in window:
                 yield recorded(delivery)
@@ -216,7 +219,7 @@ class Bus:
         ack_wait: float = 30.0,
         backoff: Sequence[float] = (1.0, 5.0, 15.0, 60.0),
     ) -> NoReturn:
-        """Work off a durable consumer for ever: per subject in order, `concurrency` subjects at a time.
+        """Work off a durable consumer for ever: per subject in order, `concurrency` subjects at a time; in one process.
 
         The handler returns: acknowledged. RetryLater: again after its delay. Poison, or a message that cannot be read:
         dead letter. Another exception: again after the next of `backoff` (seconds), dead letter at `max_deliver`.
@@ -280,7 +283,7 @@ class Bus:
             self._jetstream,
             self.ensure_topology,
             name=name,
-            filters=filters,
+            filters=checked_filters(filters),
             ack_wait=ack_wait,
             max_ack_pending=max_ack_pending,
         )

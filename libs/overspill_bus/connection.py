@@ -7,6 +7,7 @@ This module must not know JetStream or events.
 
 import asyncio
 import contextlib
+import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -22,6 +23,7 @@ from overspill_bus.settings import BusSettings
 LOG: Final = logging.getLogger("overspill_bus")
 _RECONNECT_WAIT: Final = 0.25  # seconds
 _CLOSE_WAIT: Final = 1.0
+_NO_RESPONDERS: Final = "503"
 
 
 class Connection:
@@ -34,6 +36,9 @@ class Connection:
         self._closed = asyncio.Event()
         self._closing = False
         self._scopes: set[asyncio.Timeout] = set()
+        self._inbox = ""
+        self._tokens = itertools.count()
+        self._awaited: dict[str, asyncio.Future[Msg]] = {}  # answers, by the token that ends their subject
         self._lost_callbacks: set[Callable[[], None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._denied: dict[str, None] = {}
@@ -83,12 +88,15 @@ class Connection:
         self._check_open()
         if not self.connected:
             raise BusUnavailable(f"not connected to {self._settings.nats_url}: {self.last_error}")
+        token = str(next(self._tokens))
+        self._awaited[token] = asyncio.get_running_loop().create_future()
         try:
             async with self._until_lost(timeout):
-                # nats-py changes the headers it is given.
-                return await self._client.request(subject, payload, timeout=timeout + 1, headers=_copy(headers))
-        except nats.errors.NoRespondersError:
-            raise NoResponders(f"nobody serves {subject}") from None
+                # Not nats-py's own request: its wait_for can swallow a cancellation (Python 3.11). It also changes the
+                # headers it is given.
+                reply = f"{self._inbox}.{token}"
+                await self._client.publish(subject, payload, reply=reply, headers=dict(headers) if headers else None)
+                answer = await self._awaited[token]
         except TimeoutError:
             why = "connection lost" if not self.connected else self._denial_of(subject) or f"no answer in {timeout} s"
             raise BusUnavailable(f"{subject}: {why}", maybe_stored=True) from None
@@ -96,6 +104,11 @@ class Connection:
             raise BusUnavailable(f"{subject}: not connected") from None
         except (nats.errors.ConnectionClosedError, OSError) as error:
             raise BusUnavailable(f"{subject}: {error}", maybe_stored=True) from None
+        finally:
+            del self._awaited[token]
+        if not answer.data and (answer.headers or {}).get("Status") == _NO_RESPONDERS:
+            raise NoResponders(f"nobody serves {subject}")
+        return answer
 
     async def send(self, subject: str, payload: bytes = b"", *, reply: str = "") -> None:
         """Send without an answer. Raises BusUnavailable when not connected."""
@@ -155,6 +168,11 @@ class Connection:
         else:
             self._up()
 
+    async def _on_answer(self, message: Msg) -> None:
+        awaited = self._awaited.get(message.subject.rsplit(".", 1)[-1])
+        if awaited is not None and not awaited.done():
+            awaited.set_result(message)
+
     async def _connect_client(self) -> None:
         settings = self._settings
         await self._client.connect(
@@ -175,6 +193,8 @@ class Connection:
             reconnected_cb=self._on_reconnected,
             closed_cb=self._on_closed,
         )
+        self._inbox = self._client.new_inbox()
+        await self._client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
 
     async def _on_error(self, error: Exception) -> None:
         self.last_error = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -245,7 +265,3 @@ class Connection:
         finally:
             for task in tasks:
                 task.cancel()
-
-
-def _copy(headers: Mapping[str, str] | None) -> dict[str, str] | None:
-    return dict(headers) if headers else None

@@ -15,20 +15,22 @@ from overspill_bus.connection import Connection
 from overspill_bus.deadletters import DeadReason, bury
 from overspill_bus.durables import Durable
 from overspill_bus.errors import ApiError, BusUnavailable, Poison, RetryLater
-from overspill_bus.pulling import ConsumerLost, Pull
+from overspill_bus.pulling import ConsumerLost
 from overspill_bus.recorded import Delivery, Recorded, recorded
+from overspill_bus.sessions import Session
 
 LOG: Final = logging.getLogger("overspill_bus")
 _RETRY: Final = 0.25
 _HELD_PER_WORKER: Final = 16
 
 Handler = Callable[[Recorded], Awaitable[None]]
+_Key = tuple[int, int]  # generation and sequence of the stream
 
 
 @dataclass(slots=True)
 class _Held:
     delivery: Delivery  # the newest, should the server deliver it again meanwhile
-    failures: int
+    failures: int = 0  # of the handler, in this process: a message that only waited is not to blame
 
 
 class Consumption:
@@ -51,63 +53,75 @@ class Consumption:
         self._capacity = concurrency * _HELD_PER_WORKER
         self._max_deliver = max_deliver
         self._backoff = backoff
-        self._held: dict[int, _Held] = {}
-        self._lanes: dict[str, deque[int]] = {}
+        self._held: dict[_Key, _Held] = {}
+        self._done: dict[_Key, None] = {}  # the last ones, in the order of their end
+        self._lanes: dict[str, deque[_Key]] = {}
         self._room = asyncio.Event()
-        self._highest = 0
+        self._newest: _Key = (0, 0)
 
     async def run(self) -> NoReturn:
-        """For ever. What is held at the end is handed back, so that a successor gets it at once."""
+        """For ever. What is held at the end has no answer, and comes first to whoever consumes next."""
         try:
             async with (
                 self._durable.kept_alive(lambda: [held.delivery for held in self._held.values()]),
                 asyncio.TaskGroup() as tasks,
             ):
                 await self._fetch(tasks)
-        finally:
-            for held in self._held.values():
-                await self._durable.tell(held.delivery, b"-NAK")
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None  # it ended the others
         raise AssertionError("fetching never ends")
 
     async def _fetch(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             try:
-                async with self._durable.pulling(self._capacity) as pull:
-                    await self._fill(pull, tasks)
+                async with self._durable.opened(self._capacity) as session:
+                    await self._fill(session, tasks)
             except (ConsumerLost, BusUnavailable, ApiError) as error:
                 LOG.info("bus consumer %s begins anew: %s", self._durable.name, error)
                 await asyncio.sleep(_RETRY)
 
-    async def _fill(self, pull: Pull, tasks: asyncio.TaskGroup) -> None:
+    async def _fill(self, session: Session, tasks: asyncio.TaskGroup) -> None:
         while True:
             while len(self._held) >= self._capacity:
                 self._room.clear()
                 await self._room.wait()
-            for delivery in await pull.next(self._capacity - len(self._held)):
-                self._hold(delivery, tasks)
+            for delivery in await session.next(self._capacity - len(self._held)):
+                if (self._durable.generation, delivery.stream_sequence) in self._done:
+                    await self._durable.tell(delivery, b"+ACK")  # the answer to an earlier delivery got lost
+                else:
+                    self._hold(delivery, tasks)
 
     def _hold(self, delivery: Delivery, tasks: asyncio.TaskGroup) -> None:
-        sequence = delivery.stream_sequence
-        self._highest = max(self._highest, sequence)
-        if held := self._held.get(sequence):
+        key = (self._durable.generation, delivery.stream_sequence)
+        self._newest = max(self._newest, key)
+        if held := self._held.get(key):
             held.delivery = delivery
             return
-        self._held[sequence] = _Held(delivery, failures=delivery.deliveries - 1)
+        self._held[key] = _Held(delivery)
         lane = self._lanes.get(delivery.subject)
         if lane is None:
-            self._lanes[delivery.subject] = deque([sequence])
+            self._lanes[delivery.subject] = deque([key])
             tasks.create_task(self._work(delivery.subject), name=f"bus {self._durable.name}")
         else:
-            lane.append(sequence)
+            lane.append(key)
 
     async def _work(self, subject: str) -> None:
         lane = self._lanes[subject]
         while lane:
             await self._finish(self._held[lane[0]])
-            del self._held[lane.popleft()]
-            self._durable.answered_up_to(min(self._held, default=self._highest + 1) - 1)
+            key = lane.popleft()
+            del self._held[key]
+            self._remember(key)
             self._room.set()
         del self._lanes[subject]
+
+    def _remember(self, key: _Key) -> None:
+        self._done[key] = None
+        generation, newest = self._newest
+        waiting = [sequence for of, sequence in self._held if of == generation]
+        self._durable.answered_up_to(min(waiting, default=newest + 1) - 1)
+        while len(self._done) > self._capacity:
+            del self._done[next(iter(self._done))]
 
     async def _finish(self, held: _Held) -> None:
         """Until the message is handled or buried."""
@@ -120,11 +134,9 @@ class Consumption:
 
     async def _try(self, held: _Held) -> float | None:
         """One delivery to the handler; seconds to wait before the next, or None when there is none."""
-        record = recorded(held.delivery, redelivered=held.failures)
+        record = recorded(held.delivery, retries=held.failures)
         if record.error is not None:
             return await self._bury(held, DeadReason.UNDECODABLE, record.error)
-        if held.failures >= self._max_deliver:
-            return await self._bury(held, DeadReason.EXHAUSTED, f"delivered {held.failures} times without an end")
         try:
             await self._handler(record)
         except RetryLater as later:

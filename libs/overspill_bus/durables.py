@@ -1,20 +1,23 @@
 """Durable consumers: work that survives its process, acknowledged message by message.
 
-The server never gives up a message by itself (max_deliver is unlimited): giving up means a dead letter, which only we
-can write. This module must not know what is done with the messages.
+One process at a time works off a durable (services have one leader): that is what makes order possible. The server
+never gives up a message by itself (max_deliver is unlimited): giving up means a dead letter, which only we can write.
+This module must not know what is done with the messages.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from overspill_bus.connection import Connection
 from overspill_bus.errors import ApiError, BusUnavailable, NoResponders
-from overspill_bus.jetstream import JetStream
+from overspill_bus.jetstream import ConsumerInfo, JetStream
 from overspill_bus.pulling import Pull
 from overspill_bus.recorded import Delivery
+from overspill_bus.sessions import Session
 from overspill_events.subjects import STREAM
 
 LOG: Final = logging.getLogger("overspill_bus")
@@ -51,15 +54,27 @@ class Durable:
         self._ack_wait = ack_wait
         self._max_ack_pending = max_ack_pending
         self._done_up_to = 0  # everything up to here was answered by this process
+        self._stream_created: datetime | None = None
+        self.generation = 0  # of the stream: the same sequence in another generation is another message
 
     @contextlib.asynccontextmanager
-    async def pulling(self, batch: int) -> AsyncIterator[Pull]:
-        """The consumer's messages; it is made, or fitted to our settings, first. Raises BusUnavailable, ApiError."""
+    async def opened(self, batch: int) -> AsyncIterator[Session]:
+        """The consumer's messages; it is made, or fitted to our settings, first. Raises BusUnavailable, ApiError.
+
+        What a predecessor, or we on a connection that broke, left without an answer comes first and in order: the
+        server would send it when `ack_wait` is over, after newer messages. What this process has done does not come
+        again, although a server that crashed has forgotten the last answers.
+        """
         await self._connection.wait_connected()
-        await self._put()
+        consumer = await self._put()
+        acked = consumer.ack_floor.stream_seq
+        if consumer.num_ack_pending or acked < self._done_up_to:
+            with contextlib.suppress(NoResponders):
+                after = self._done_up_to if acked < self._done_up_to else 0
+                consumer = await self._jetstream.reset_consumer(STREAM, self.name, after=after)
         pull = Pull(self._connection, stream=STREAM, consumer=self.name, batch=batch, wait=_WAIT)
         async with pull.opened():
-            yield pull
+            yield Session(pull, self._jetstream, stream=STREAM, consumer=consumer)
 
     async def ack(self, delivery: Delivery) -> None:
         """Done, confirmed by the server. Without a confirmation the message comes again, which a handler must bear."""
@@ -75,7 +90,7 @@ class Durable:
                 return
 
     async def tell(self, delivery: Delivery, answer: bytes) -> None:
-        """+ACK, +WPI, +TERM or -NAK without confirmation; lost with the connection, then the message comes again."""
+        """+ACK, +WPI or +TERM without confirmation; lost with the connection, then the message comes again."""
         with contextlib.suppress(BusUnavailable):
             await self._connection.send(delivery.reply, answer)
 
@@ -100,7 +115,7 @@ class Durable:
         """Remember where to go on should somebody delete the consumer."""
         self._done_up_to = max(self._done_up_to, sequence)
 
-    async def _put(self) -> None:
+    async def _put(self) -> ConsumerInfo:
         config: dict[str, Any] = {
             "name": self.name,
             "durable_name": self.name,
@@ -110,22 +125,36 @@ class Durable:
             "max_ack_pending": self._max_ack_pending,
             "filter_subjects": self._filters,
         }
-        start: dict[str, Any] = {"deliver_policy": "all"}
-        if self._done_up_to:
-            start = {"deliver_policy": "by_start_sequence", "opt_start_seq": self._done_up_to + 1}
         try:
-            found = (await self._jetstream.consumer_info(STREAM, self.name)).config
-        except ApiError as error:
-            if error.err_code == _STREAM_NOT_FOUND:
-                await self._ensure()
-                self._done_up_to, start = 0, {"deliver_policy": "all"}
-            elif error.err_code != _CONSUMER_NOT_FOUND:
-                raise
-        else:
-            start = {name: found[name] for name in _FIXED_AT_BIRTH if name in found}
-        try:
-            await self._jetstream.put_consumer(STREAM, config | start)
+            return await self._jetstream.put_consumer(STREAM, config | await self._start())
         except ApiError as error:
             if error.code == 400:  # noqa: PLR2004 (bad request: these filters will never do)
                 raise ValueError(f"durable {self.name} with filters {self._filters}: {error}") from None
             raise
+
+    async def _start(self) -> dict[str, Any]:
+        """Where the consumer begins: as it is, if it exists; after what we have done, if it was deleted meanwhile."""
+        await self._meet_stream()
+        try:
+            found = (await self._jetstream.consumer_info(STREAM, self.name)).config
+        except ApiError as error:
+            if error.err_code != _CONSUMER_NOT_FOUND:
+                raise
+        else:
+            return {name: found[name] for name in _FIXED_AT_BIRTH if name in found}
+        if self._done_up_to:
+            return {"deliver_policy": "by_start_sequence", "opt_start_seq": self._done_up_to + 1}
+        return {"deliver_policy": "all"}
+
+    async def _meet_stream(self) -> None:
+        try:
+            info = await self._jetstream.stream_info(STREAM)
+        except ApiError as error:
+            if error.err_code != _STREAM_NOT_FOUND:
+                raise
+            await self._ensure()
+            info = await self._jetstream.stream_info(STREAM)
+        if self._stream_created not in {None, info.created}:
+            self._done_up_to = 0  # another stream of the same name: all of it is to be done
+            self.generation += 1
+        self._stream_created = info.created

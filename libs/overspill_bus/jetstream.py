@@ -50,6 +50,7 @@ class ConsumerInfo(Struct, frozen=True, kw_only=True):
 
     name: str
     delivered: Delivered = Delivered()
+    ack_floor: Delivered = Delivered()
     num_pending: int = 0
     num_ack_pending: int = 0
     num_redelivered: int = 0
@@ -96,6 +97,14 @@ class JetStream:
     async def consumer_info(self, stream: str, consumer: str) -> ConsumerInfo:
         """State of a consumer."""
         return msgspec.convert(await self._ask(f"CONSUMER.INFO.{stream}.{consumer}"), ConsumerInfo)
+
+    async def reset_consumer(self, stream: str, consumer: str, *, after: int = 0) -> ConsumerInfo:
+        """Deliver everything after `after`, or else everything not acknowledged, in order and at once.
+
+        Raises NoResponders before server 2.14.
+        """
+        query = {"seq": after + 1} if after else None
+        return msgspec.convert(await self._ask(f"CONSUMER.RESET.{stream}.{consumer}", query), ConsumerInfo)
 
     async def delete_consumer(self, stream: str, consumer: str) -> None:
         """Remove a consumer."""

@@ -1,8 +1,8 @@
 """Reading the record: a window of it, or from some point on for ever, completely and in order.
 
-Every reader has a short-lived pull consumer without acknowledgements. Its own numbers tell when a message got lost
-on the way; then, and whenever the server or the consumer went away, a new consumer goes on after the last message
-that was handed over. This module must not know what events mean.
+Every reader has a short-lived pull consumer without acknowledgements. When a message got lost on the way, and whenever
+the server or the consumer went away, a new consumer goes on after the last message that was handed over. This module
+must not know what events mean.
 """
 
 import asyncio
@@ -11,7 +11,6 @@ import logging
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from itertools import takewhile
 from typing import Any, Final
 
 from overspill_bus.connection import Connection
@@ -19,6 +18,7 @@ from overspill_bus.errors import ApiError, BusClosed, BusUnavailable
 from overspill_bus.jetstream import JetStream, StreamInfo
 from overspill_bus.pulling import ConsumerLost, Pull
 from overspill_bus.recorded import Delivery
+from overspill_bus.sessions import Session
 
 LOG: Final = logging.getLogger("overspill_bus")
 _BATCH: Final = 256
@@ -59,39 +59,6 @@ class Position:
         return {"deliver_policy": "by_start_time", "opt_start_time": start}
 
 
-class Session:
-    """One consumer's messages, checked for completeness."""
-
-    def __init__(self, pull: Pull, jetstream: JetStream, *, stream: str, consumer: str, pending: int) -> None:
-        self._pull = pull
-        self._jetstream = jetstream
-        self._stream = stream
-        self._consumer = consumer
-        self._seen = 0
-        self._gap = False
-        self.pending_at_start = pending
-
-    async def next(self) -> list[Delivery]:
-        """The next messages; an empty list after a quiet while. Raises ConsumerLost when one is missing."""
-        deliveries = [] if self._gap else await self._pull.next(_BATCH)
-        whole = list(takewhile(self._is_next, deliveries))
-        self._gap = len(whole) < len(deliveries) or self._gap
-        if whole:
-            return whole
-        if not self._gap:
-            info = await self._jetstream.consumer_info(self._stream, self._consumer)
-            self._gap = info.delivered.consumer_seq > self._seen
-        if self._gap:
-            raise ConsumerLost(f"message {self._seen + 1} of {self._consumer} got lost on the way")
-        return []
-
-    def _is_next(self, delivery: Delivery) -> bool:
-        if delivery.consumer_sequence != self._seen + 1:
-            return False
-        self._seen += 1
-        return True
-
-
 class Reader:
     """Opens sessions, again and again where they must not end."""
 
@@ -125,9 +92,9 @@ class Reader:
                 ):
                     if end is None:
                         end = min(info.state.last_seq, until if until is not None else info.state.last_seq)
-                    left = session.pending_at_start
+                    left = session.pending
                     while left > 0 and (position.next or 1) <= end:
-                        for delivery in await session.next():
+                        for delivery in await session.next(_BATCH):
                             if delivery.stream_sequence > end:
                                 return
                             if position.next is None or delivery.stream_sequence >= position.next:
@@ -161,11 +128,11 @@ class Reader:
                 await self._connection.wait_connected()
                 async with self._session(stream, filters, position) as (session, info):
                     goal = goal or info.state.last_seq
-                    if behind and (session.pending_at_start == 0):
+                    if behind and (session.pending == 0):
                         behind = False
                         caught_up()
                     while True:
-                        for delivery in await session.next():
+                        for delivery in await session.next(_BATCH):
                             position.next = delivery.stream_sequence + 1
                             await receive(delivery)
                             if behind and (delivery.pending == 0 or delivery.stream_sequence >= goal):
@@ -207,7 +174,7 @@ class Reader:
         pull = Pull(self._connection, stream=stream, consumer=name, batch=_BATCH, wait=_WAIT)
         async with pull.opened():
             try:
-                session = Session(pull, self._jetstream, stream=stream, consumer=name, pending=consumer.num_pending)
+                session = Session(pull, self._jetstream, stream=stream, consumer=consumer)
                 yield session, info
             finally:
                 # Best effort: a consumer that stays is removed by the server when it is inactive.

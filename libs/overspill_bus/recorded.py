@@ -14,7 +14,7 @@ class Recorded(Struct, frozen=True, kw_only=True):
     """What the stream holds: `event` is absent for a type this reader does not know, and when `error` says why not.
 
     With an error in the headers the envelope is what the stream itself knows: type, source and epoch are empty and the
-    number is 0. `redelivered` counts earlier deliveries to this consumer; `stored_at` is the stream's time.
+    number is 0. `redelivered`: it came before, and may have been handled; `stored_at` is the stream's time.
     """
 
     envelope: Envelope
@@ -55,7 +55,7 @@ def delivery_of(message: Msg) -> Delivery:
     )
 
 
-def recorded(delivery: Delivery, *, redelivered: int | None = None) -> Recorded:
+def recorded(delivery: Delivery, *, retries: int = 0) -> Recorded:
     """The event in a message; what cannot be read is told in `error`, never raised: a reader goes on."""
     event, error = None, None
     try:
@@ -71,7 +71,7 @@ def recorded(delivery: Delivery, *, redelivered: int | None = None) -> Recorded:
         envelope=envelope,
         event=event,
         data=delivery.data,
-        redelivered=delivery.deliveries - 1 if redelivered is None else redelivered,
+        redelivered=delivery.deliveries - 1 + retries,
         stored_at=delivery.stored_at,
         error=error,
     )

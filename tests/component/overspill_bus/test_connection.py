@@ -77,6 +77,29 @@ async def test_stopping_takes_no_drain_timeout(server, bus_of):
                 await left
 
 
+@pytest.mark.parametrize("call", ["consume", "consume_batches", "follow", "publish"])
+async def test_a_cancellation_is_never_swallowed(bus, call):
+    """Whatever step it meets: also the very one in which an answer arrives."""
+
+    async def publish_on():
+        while True:
+            await bus.publish(opened())
+
+    for steps in range(0, 120, 3):
+        bus.emit(opened(f"n{steps}"))
+        task = asyncio.create_task(
+            {
+                "consume": lambda: bus.consume("one", [subject_filter()], _ignore_async),
+                "consume_batches": lambda: bus.consume_batches("two", [subject_filter()], _ignore_async),
+                "follow": lambda: bus.follow([subject_filter()], _ignore, since=1),
+                "publish": publish_on,
+            }[call]()
+        )
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await cancelled(task)
+
+
 async def test_stopping_does_not_wait_for_a_server_that_is_away_or_silent(server, bus_of):
     async with bus_of(server) as bus:
         await bus.ensure_topology()

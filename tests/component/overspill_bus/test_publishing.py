@@ -8,7 +8,7 @@ from nats.js.errors import NotFoundError
 from overspill_bus import BusUnavailable
 from overspill_bus.testing import nats_server
 from overspill_events import Envelope, EventError, decode, from_headers
-from tests.component.overspill_bus.witness import Witness, decided, frozen, opened, until
+from tests.component.overspill_bus.witness import LossyProxy, Witness, decided, frozen, opened, until
 
 
 async def test_a_published_event_is_stored_with_its_envelope(bus, witness):
@@ -155,7 +155,7 @@ async def test_a_cancelled_intent_is_withdrawn_and_the_cancellation_goes_on(serv
     assert [each.node for each in await witness.stored()] == ["after"]
 
 
-async def test_a_lost_answer_makes_no_second_event_and_no_gap(server, bus, witness):
+async def test_a_late_answer_makes_no_second_event_and_no_gap(server, bus, witness):
     """The first attempt is stored while its answer comes too late; the repetition is called a duplicate, of ourselves."""
     await bus.publish(opened("before"))
     with frozen(server.pid):
@@ -165,6 +165,17 @@ async def test_a_lost_answer_makes_no_second_event_and_no_gap(server, bus, witne
     assert published.envelope.sequence == 3
     stored = await witness.stored()
     assert [(each.node, each.number) for each in stored] == [("before", 1), ("slow", 2), ("after", 3)]
+
+
+async def test_a_lost_answer_makes_no_second_event_and_no_gap(server, bus_of, witness):
+    async with LossyProxy(server.port) as proxy, bus_of(server, nats_url=proxy.url) as bus:
+        await bus.publish(opened("before"))
+        proxy.drop = lambda subject, _size: subject.startswith("_INBOX_decider") and proxy.dropped < 1
+        published = await bus.publish(opened("unanswered"), timeout=30)
+        assert (proxy.dropped, published.duplicate, published.envelope.sequence) == (1, False, 2)
+        await bus.publish(opened("after"))
+    stored = await witness.stored()
+    assert [(each.node, each.number) for each in stored] == [("before", 1), ("unanswered", 2), ("after", 3)]
 
 
 async def test_an_id_that_somebody_else_has_used_leaves_no_gap(server, bus, bus_of, witness):

@@ -1,9 +1,9 @@
 """An outside view of the streams through a plain NATS client, and small waits with generous deadlines."""
 
 import asyncio
+import contextlib
 import os
 import signal
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import nats
@@ -61,6 +61,62 @@ async def _quiet(_error: Exception) -> None:
     """The witness lives through the outages that tests make."""
 
 
+class LossyProxy:
+    """Between a client and its server: frames to the client that `drop` names get lost, as in a full buffer."""
+
+    def __init__(self, server_port: int) -> None:
+        self._server_port = server_port
+        self._pumps: set[asyncio.Task] = set()
+        self.drop = lambda _subject, _size: False
+        self.dropped = 0
+
+    async def __aenter__(self):
+        self._listener = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"nats://127.0.0.1:{self._listener.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_):
+        self._listener.close()
+        for pump in self._pumps:
+            pump.cancel()
+        await asyncio.gather(*self._pumps, return_exceptions=True)
+
+    async def _serve(self, reader, writer):
+        self._pumps.add(asyncio.current_task())
+        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._server_port)
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._pump_up(reader, up_writer))
+                both.create_task(self._pump_down(up_reader, writer))
+        except* (OSError, asyncio.IncompleteReadError, EOFError):
+            pass
+        finally:
+            for each in (writer, up_writer):
+                each.close()
+                with contextlib.suppress(OSError):
+                    await each.wait_closed()
+
+    async def _pump_up(self, reader, writer):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        raise EOFError
+
+    async def _pump_down(self, reader, writer):
+        """Frame by frame: `HMSG <subject> <sid> [reply] <header bytes> <bytes>` and what follows it."""
+        while line := await reader.readline():
+            frame = line
+            if line.startswith((b"MSG ", b"HMSG ")):
+                size = int(line.split()[-1])
+                frame += await reader.readexactly(size + 2)
+                if self.drop(line.split()[1].decode(), size):
+                    self.dropped += 1
+                    continue
+            writer.write(frame)
+            await writer.drain()
+        raise EOFError
+
+
 def opened(node: str = "n") -> GateOpened:
     return GateOpened(node=node, reason=reasons.GateReason.HOME_FULL)
 
@@ -88,7 +144,7 @@ async def until(condition, what: str = "the condition") -> None:
         raise AssertionError(f"{what} did not come true in {DEADLINE} s") from None
 
 
-@contextmanager
+@contextlib.contextmanager
 def frozen(pid: int):
     """The process hears everything and answers nothing, as behind a broken network."""
     os.kill(pid, signal.SIGSTOP)
