@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Coroutine
@@ -183,6 +184,8 @@ def _run(work: Coroutine[Any, Any, int]) -> int:
 
 def main() -> None:
     """The console script."""
+    # A command says in its own words what it finds of the bus; services, which log, go through overspill_runtime.
+    logging.getLogger("overspill_bus").addHandler(logging.NullHandler())
     try:
         code = app(exit_on_error=False, result_action="return_value")
     except cyclopts.CycloptsError:

@@ -146,10 +146,14 @@ async def _until_quiet(story: Story, watch: Watch, progress: Progress, helpers: 
     """Until everything is home, finished and paid, and stays so for QUIET_S."""
     loop = asyncio.get_running_loop()
     quiet_since: float | None = None
+    trouble: str | None = None
     while True:
         for helper in helpers:
             if helper.done():
                 helper.result()
+        if (now := watch.trouble()) != trouble:
+            trouble = now
+            progress.note(f"from the outside: {trouble or 'the bus is back'}")
         progress.show(watch.figures(), watch.totals)
         if not (story.all_submitted.is_set() and await _is_over(watch)):
             quiet_since = None

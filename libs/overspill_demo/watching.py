@@ -107,6 +107,10 @@ class Watch:
             if isinstance(result, Exception):
                 raise result
 
+    def trouble(self) -> str | None:
+        """Why the stream cannot be followed now, or None."""
+        return self._bus.problem()
+
     def figures(self) -> Figures:
         """Where everything is now."""
         return figures(self.recollection, self._nodes.items.values(), self._pods.items.values())

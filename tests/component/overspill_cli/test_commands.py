@@ -1,0 +1,170 @@
+"""The command as people and programs call it: output, exit codes, errors that say what to do next."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from overspill_events import catalog, names
+from overspill_events.catalog import CATALOG
+from overspill_events.reasons import GateReason
+from tests.support.house import GPU, House, house
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[House]:
+    async with house(tmp_path) as built:
+        yield built
+
+
+async def overspill(*arguments: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr; nothing of the caller's shell steers it."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("OVERSPILL_", "KUBECONFIG"))}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "overspill_cli",
+        *arguments,
+        env=clean | (env or {}),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    return process.returncode or 0, out.decode(), err.decode()
+
+
+def settled(place: House) -> dict[str, str]:
+    return place.env(OVERSPILL_BRIDGE_PROVIDERS="fake=http://127.0.0.1:1?token=t")
+
+
+async def findings(env: dict[str, str]) -> tuple[int, dict[str, dict[str, Any]]]:
+    code, out, err = await overspill("doctor", "-o", "json", env=env)
+    assert err == ""
+    return code, {finding["what"]: finding for finding in json.loads(out)["findings"]}
+
+
+async def test_doctor_finds_a_healthy_place_healthy(place: House):
+    """NATS, stream, API server, the virtual node with its gate, and what was heard last."""
+    taints = [{"key": key, "effect": "NoSchedule"} for key in (names.BASE_TAINT, names.SWITCH_TAINT)]
+    taints.append({"key": names.PREFERENCE_TAINT, "effect": "PreferNoSchedule"})
+    await place.node("external", 100, labels={names.VIRTUAL_LABEL: "true"}, taints=taints)
+    await place.others.publish(catalog.CapacitySampled(pool="default", resource=GPU, readings=()))
+    code, found = await findings(settled(place))
+    assert code == 0
+    assert found["virtual node external"]["detail"] == "Ready, gate closed"
+    assert found["stream EVENTS"]["detail"].startswith("1 events")
+    assert found["CapacitySampled"]["health"] == "ok"
+    assert found["ProviderSampled"]["health"] == "warning"
+    assert "bridge" in found["ProviderSampled"]["advice"]
+    assert all(found[f"settings of {service}"]["health"] == "ok" for service in ("bridge", "decider", "recorder"))
+
+
+async def test_doctor_names_a_missing_taint_and_exits_with_1(place: House):
+    """Without the base taint everybody's pods could land there."""
+    await place.node("external", 100, labels={names.VIRTUAL_LABEL: "true"})
+    code, found = await findings(settled(place))
+    assert code == 1
+    assert names.BASE_TAINT in found["virtual node external"]["detail"]
+
+
+async def test_doctor_says_what_cannot_be_reached_and_what_is_set_wrong(tmp_path: Path):
+    """Each is one finding with advice, and nothing is a traceback."""
+    env = {
+        "OVERSPILL_NATS_URL": "nats://127.0.0.1:1",
+        "OVERSPILL_KUBECONFIG": str(tmp_path / "absent"),
+        "OVERSPILL_DECIDER_LOW_MARK": "many",
+    }
+    code, found = await findings(env)
+    assert code == 1
+    assert "OVERSPILL_NATS_URL" in found["NATS"]["advice"]
+    assert found["kubeconfig"]["health"] == "problem"
+    assert "OVERSPILL_DECIDER_LOW_MARK" in found["settings of decider"]["detail"]
+    assert "OVERSPILL_BRIDGE_PROVIDERS" in found["settings of bridge"]["detail"]
+
+
+async def test_run_refuses_bad_settings_with_the_name_and_what_is_accepted():
+    """Exit code 2, one line, before anything is connected."""
+    code, out, err = await overspill("run", "decider", env={"OVERSPILL_DECIDER_HIGH_MARK": "-1"})
+    assert code == 2
+    assert out == ""
+    assert err.splitlines() == [line for line in err.splitlines() if "OVERSPILL_DECIDER_HIGH_MARK" in line]
+    assert "> 0" in err
+
+
+async def test_events_and_explain_read_a_ledger_that_the_recorder_wrote(place: House, tmp_path: Path):
+    """The recorder runs as `overspill run recorder`; what it wrote answers."""
+    ledger = tmp_path / "ledger.db"
+    decided = catalog.GateDecided(
+        node="external",
+        verdict="open",
+        reason=GateReason.HOME_FULL,
+        average=0.5,
+        low_mark=1,
+        high_mark=8,
+        window_seconds=60,
+        samples=4,
+    )
+    cause = await place.others.publish(decided)
+    opened = catalog.GateOpened(node="external", reason=GateReason.HOME_FULL, average=0.5)
+    await place.others.publish(opened, caused_by=cause.envelope)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "overspill_cli",
+        "run",
+        "recorder",
+        env=os.environ | place.env(OVERSPILL_RECORDER_PATH=str(ledger)),
+    )
+    try:
+        events = await _recorded(ledger, 2)
+    finally:
+        process.terminate()
+        await process.wait()
+    assert process.returncode == 0
+    by_type = {event["type"].split(".")[3]: event for event in events}
+    assert by_type["gate-opened"]["causationid"] == by_type["gate-decided"]["id"]
+    assert by_type["gate-opened"]["data"]["average"] == 0.5
+    code, out, _ = await overspill("explain", "node/external", "--ledger", str(ledger))
+    assert code == 0
+    assert "free GPUs averaged 0.5 over 60 s (4 samples); opens at 1 or less" in out
+    code, out, _ = await overspill("explain", "pod/a/b", "--ledger", str(ledger))
+    assert (code, out) == (1, "The ledger knows nothing about pod a/b.\n")
+    code, _, err = await overspill("events", "--type", "GateOpend", "--ledger", str(ledger))
+    assert code == 2
+    assert "GateOpened" in err
+
+
+async def _recorded(ledger: Path, least: int) -> list[dict[str, Any]]:
+    async with asyncio.timeout(30):
+        while True:
+            code, out, _ = await overspill("events", "-o", "json", "--ledger", str(ledger))
+            if code == 0 and len(events := json.loads(out)) >= least:
+                return events
+            await asyncio.sleep(0.1)
+
+
+async def test_schemas_as_one_document_and_as_files(tmp_path: Path):
+    """Every event type of the catalogue has its schema."""
+    code, out, _ = await overspill("schemas")
+    assert code == 0
+    assert set(json.loads(out)) == set(CATALOG)
+    code, out, _ = await overspill("schemas", "--directory", str(tmp_path / "schemas"))
+    assert (code, out) == (0, "")
+    assert {path.stem for path in (tmp_path / "schemas").iterdir()} == set(CATALOG)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["frobnicate"], ["events", "--since", "yesterday"], ["explain", "chat"], ["run", "x"]]
+)
+async def test_wrong_arguments_exit_with_2_and_say_what_is_right(arguments: list[str], tmp_path: Path):
+    """Usage errors never look like broken promises."""
+    (tmp_path / "empty").touch()
+    code, _, err = await overspill(*arguments)
+    assert code == 2
+    assert "Traceback" not in err
+    assert err
