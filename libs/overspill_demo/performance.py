@@ -14,7 +14,6 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 from msgspec import Struct
-from overspill_lab.lab import Lab
 
 from overspill_bus import BusSettings
 from overspill_bus import connect as connect_bus
@@ -30,6 +29,7 @@ from overspill_demo.summary import Circumstances, Summary, in_words, summarise
 from overspill_demo.watching import Watch
 from overspill_kube.client import connect as connect_kube
 from overspill_kube.settings import KubeSettings
+from overspill_lab.lab import Lab
 from overspill_lab.programs import Progress as ProgramProgress
 from overspill_lab.programs import State
 from overspill_runtime.clock import SystemClock
