@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from overspill_admitter.expectations import ANSWER_WITHIN, Expectations
@@ -81,14 +81,15 @@ class World:
         self.copy = {name: dict(j) for name, j in self.truth.items()}
 
 
-NAMES = [f"j{n}" for n in range(12)]
-ANSWERS = st.lists(st.sampled_from(["done", "done", "refused", "late", "lost-but-done", "lost"]), max_size=6)
+NAMES = [f"j{n}" for n in range(6)]
+ANSWERS = st.lists(st.sampled_from(["done", "done", "refused", "late", "lost-but-done", "lost"]), max_size=4)
+CREATE = st.tuples(st.just("create"), st.sampled_from(NAMES), st.integers(2, 4))
+DECIDE = st.tuples(st.just("decide"), ANSWERS)
 STEPS = st.one_of(
-    st.tuples(st.just("create"), st.sampled_from(NAMES), st.integers(1, 5)),
+    *(CREATE, CREATE, CREATE, DECIDE, DECIDE, DECIDE),  # as often as all the rest
     st.tuples(st.just("finish"), st.sampled_from(NAMES)),
     st.tuples(st.just("show"), st.sampled_from(NAMES)),
     st.tuples(st.just("suspend"), st.sampled_from(NAMES)),
-    st.tuples(st.just("decide"), ANSWERS),
     st.tuples(st.just("arrive")),
     st.tuples(st.just("wait"), st.sampled_from([1.0, 30.0, 61.0])),
     st.tuples(st.just("restart")),
@@ -99,6 +100,7 @@ def step(world: World, what: tuple[Any, ...]) -> None:
     match what:
         case ("create", name, gpus) if name not in world.truth:
             world.write(name, gpus=gpus)
+            world.copy[name] = dict(world.truth[name])
         case ("finish", name) if name in world.truth and not world.truth[name]["suspend"]:
             world.write(name, done=True)
         case ("suspend", name) if name in world.truth and not world.truth[name]["done"]:
@@ -116,8 +118,15 @@ def step(world: World, what: tuple[Any, ...]) -> None:
             world.restart()
 
 
+FULL = [("create", "j5", 4), ("create", "j4", 4)]
+FIRST_IN_LINE = ("create", "j1", 4)  # sorted before those that were released and still look suspended
+
+
 @settings(max_examples=150, deadline=None)
-@given(st.lists(STEPS, max_size=60))
+@example([*FULL, ("decide", []), FIRST_IN_LINE, ("decide", [])])
+@example([*FULL, ("decide", ["late"]), ("wait", 30.0), FIRST_IN_LINE, ("decide", []), ("arrive",)])
+@example([*FULL, ("decide", ["lost-but-done"]), FIRST_IN_LINE, ("decide", [])])
+@given(st.lists(STEPS, max_size=40))
 def test_what_runs_never_exceeds_the_quota(steps: list[tuple[Any, ...]]) -> None:
     """At every moment, by the truth and not by what the admitter believes."""
     world = World()
