@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from overspill_lab.apiserver.documents import JsonObject
+from overspill_lab.apiserver.quantities import canonicalise
 from overspill_lab.apiserver.resources import (
     CLUSTER_QUEUES,
     DEPLOYMENTS,
@@ -16,6 +17,7 @@ from overspill_lab.apiserver.resources import (
     JOBS,
     LOCAL_QUEUES,
     NAMESPACES,
+    NODES,
     PODS,
     PRIORITY_CLASSES,
     REPLICA_SETS,
@@ -75,10 +77,10 @@ def _default_container(container: JsonObject) -> None:
 
 
 def default_requests(resources: JsonObject) -> None:
-    """Take the limit as the request where no request is given; write every quantity as text."""
+    """Take the limit as the request where no request is given; write every quantity in canonical form."""
     for kind in ("limits", "requests"):
         if kind in resources:
-            resources[kind] = {name: str(value) for name, value in resources[kind].items()}
+            resources[kind] = canonicalise(resources[kind])
     if limits := resources.get("limits"):
         resources["requests"] = {**limits, **resources.get("requests", {})}
 
@@ -178,6 +180,18 @@ def identify_job(job: JsonObject) -> None:
     spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
 
 
+def _node(node: JsonObject) -> None:
+    status = node.get("status") or {}
+    for kind in ("capacity", "allocatable"):
+        if kind in status:
+            status[kind] = canonicalise(status[kind])
+
+
+def _quota(quota: JsonObject) -> None:
+    if "hard" in quota["spec"]:
+        quota["spec"]["hard"] = canonicalise(quota["spec"]["hard"])
+
+
 def _namespace(namespace: JsonObject) -> None:
     namespace["spec"].setdefault("finalizers", ["kubernetes"])
     labels = namespace["metadata"].setdefault("labels", {})
@@ -207,11 +221,13 @@ _DEFAULTS: dict[Resource, Callable[[JsonObject], None]] = {
     REPLICA_SETS: _replica_set,
     JOBS: _job,
     NAMESPACES: _namespace,
+    NODES: _node,
+    RESOURCE_QUOTAS: _quota,
     SERVICES: _service,
     PRIORITY_CLASSES: _priority_class,
     SECRETS: _secret,
 }
-_WITH_SPEC = frozenset({*_DEFAULTS, DISRUPTION_BUDGETS, RESOURCE_QUOTAS}) - {PRIORITY_CLASSES, SECRETS}
+_WITH_SPEC = frozenset({*_DEFAULTS, DISRUPTION_BUDGETS}) - {PRIORITY_CLASSES, SECRETS}
 _NEW_STATUS: dict[Resource, JsonObject] = {
     NAMESPACES: {"phase": "Active"},
     SERVICES: {"loadBalancer": {}},

@@ -1,7 +1,7 @@
 """What the server says it serves: versions, groups and resources, built from the one table of kinds. Pure."""
 
 from overspill_lab.apiserver.documents import JsonObject
-from overspill_lab.apiserver.resources import GROUP_VERSIONS, RESOURCES, Resource
+from overspill_lab.apiserver.resources import GROUP_VERSIONS, NAMESPACES, RESOURCES, Resource
 
 KUBERNETES_VERSION = "v1.37.2"
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
@@ -70,7 +70,7 @@ def _resource(resource: Resource) -> JsonObject:
         "singularName": resource.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": _VERBS,
+        "verbs": [verb for verb in _VERBS if resource is not NAMESPACES or verb != "deletecollection"],
     }
     if resource.short_names:
         described["shortNames"] = list(resource.short_names)

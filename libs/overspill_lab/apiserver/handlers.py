@@ -11,8 +11,8 @@ from overspill_lab.apiserver import deletion, errors, eviction, lists, subresour
 from overspill_lab.apiserver.documents import JsonObject, decode, encode
 from overspill_lab.apiserver.patch import patcher
 from overspill_lab.apiserver.registry import Change, Registry
-from overspill_lab.apiserver.resources import Resource
-from overspill_lab.apiserver.store import Entry
+from overspill_lab.apiserver.resources import NAMESPACES, Resource
+from overspill_lab.apiserver.store import Entry, key_of
 from overspill_lab.apiserver.streaming import serve_watch
 from overspill_lab.apiserver.targets import Target
 from overspill_lab.apiserver.views import PlainView, TableView, View
@@ -70,8 +70,8 @@ class Api:
         dry_run = _dry_run(request)
         _check_type(document, target)
         _check_identity(document, target)
-        key_known = self._exists(target)
-        if not key_known and target.resource.create_on_update and not target.subresource:
+        known = key_of(target.namespace, target.name) in self._store.collection(target.resource).entries
+        if not known and target.resource.create_on_update and not target.subresource:
             document.setdefault("metadata", {})["name"] = target.name
             entry = self._registry.create(target.resource, target.namespace, document, dry_run=dry_run)
             return _json(view.object_body(entry), status=_CREATED)
@@ -79,13 +79,6 @@ class Api:
         uid = (document.get("metadata") or {}).get("uid")
         deletion.check_preconditions(target.resource, current, deletion.Preconditions(uid=uid or None))
         return _json(view.object_body(self._update(target, lambda _: document, dry_run=dry_run)))
-
-    def _exists(self, target: Target) -> bool:
-        try:
-            self._read(target)
-        except errors.ApiError:
-            return False
-        return True
 
     def _update(self, target: Target, change: Change, *, dry_run: bool) -> Entry:
         return self._registry.update(
@@ -123,7 +116,7 @@ class Api:
     async def _delete_collection(self, request: web.Request, target: Target, view: View) -> web.StreamResponse:
         options = await _delete_options(request)
         query = targets.parse_list_query(target.resource, request.query)
-        if target.resource.namespaced and not target.namespace:
+        if (target.resource.namespaced and not target.namespace) or target.resource is NAMESPACES:
             raise errors.method_not_allowed()
         shown = lists.page(self._store, self._store.collection(target.resource), target.namespace, query)
         gone = [self._delete_one(target.resource, entry, options, request).entry for entry in shown.entries]

@@ -11,6 +11,7 @@ import msgspec
 from overspill_capacity.requests import Amounts, add, effective_requests
 from overspill_lab.apiserver.documents import JsonObject
 from overspill_lab.apiserver.errors import FieldError
+from overspill_lab.apiserver.quantities import written
 from overspill_objects.core import Pod
 from overspill_objects.quantity import parse_quantity
 
@@ -18,7 +19,6 @@ _NATIVE = ("cpu", "memory", "ephemeral-storage")
 _COUNTED = ("pods", "count/pods")
 # What every container must say for itself once a quota speaks of it.
 _MUST_SAY = ("cpu", "memory")
-_MILLI = 1000
 
 
 def validate(quota: JsonObject) -> list[FieldError]:
@@ -67,7 +67,7 @@ def refusal(name: str, hard: Mapping[str, str], used: Amounts, pod: JsonObject) 
     if not over:
         return None
     requested, in_use = (
-        _listed(over, {key: text(amounts.get(key, zero)) for key in over}) for amounts in (asked, used)
+        _listed(over, {key: written(amounts.get(key, zero)) for key in over}) for amounts in (asked, used)
     )
     return f"exceeded quota: {name}, requested: {requested}, used: {in_use}, limited: {_listed(over, hard)}"
 
@@ -90,10 +90,3 @@ def _unsaid(hard: Mapping[str, str], pod: JsonObject) -> list[str]:
 
 def _listed(keys: list[str], values: Mapping[str, str]) -> str:
     return ",".join(f"{key}={values[key]}" for key in keys)
-
-
-def text(amount: Decimal) -> str:
-    """Write an amount as a quantity: whole, or in thousandths."""
-    if amount == amount.to_integral_value():
-        return str(int(amount))
-    return f"{int(amount * _MILLI)}m"

@@ -10,6 +10,7 @@ from decimal import Decimal
 from overspill_capacity.requests import Amounts
 from overspill_lab.apiserver import errors, quota_rules
 from overspill_lab.apiserver.documents import JsonObject, decode
+from overspill_lab.apiserver.quantities import written
 from overspill_lab.apiserver.resources import PODS, RESOURCE_QUOTAS
 from overspill_lab.apiserver.store import Change, Entry, Store
 
@@ -66,7 +67,7 @@ class QuotaBook:
             used = self._used(namespace)
             for quota in self._quotas(namespace):
                 hard = quota.obj["spec"].get("hard") or {}
-                counted = {name: quota_rules.text(used.get(name, Decimal(0))) for name in hard}
+                counted = {name: written(used.get(name, Decimal(0))) for name in hard}
                 status = {"hard": hard, "used": counted}
                 if quota.obj.get("status") != status:
                     self._store.put(RESOURCE_QUOTAS, quota.key, {**decode(quota.body), "status": status})

@@ -14,7 +14,7 @@ from overspill_lab.apiserver.documents import JsonObject, decode, normalise, tim
 from overspill_lab.apiserver.errors import FieldError
 from overspill_lab.apiserver.names import generated
 from overspill_lab.apiserver.quotas import QuotaBook
-from overspill_lab.apiserver.resources import DEPLOYMENTS, JOBS, PODS, PRIORITY_CLASSES, Resource
+from overspill_lab.apiserver.resources import DEPLOYMENTS, JOBS, NAMESPACES, PODS, PRIORITY_CLASSES, Resource
 from overspill_lab.apiserver.shapes import check_shape
 from overspill_lab.apiserver.store import Entry, Store, key_of
 from overspill_lab.apiserver.validation import validate_create, validate_update
@@ -137,7 +137,10 @@ class Registry:
             return Entry(entry.key, obj, entry.revision)
         if deletion.is_finished(resource, obj["metadata"]):
             return deletion.remove(self.store, resource, entry.key)
-        return self.store.put(resource, entry.key, obj)
+        written = self.store.put(resource, entry.key, obj)
+        if resource is NAMESPACES:
+            deletion.finish_namespace(self.store, name)
+        return written
 
     def rewrite(self, resource: Resource, entry: Entry, change: Change, *, dry_run: bool = False) -> Entry:
         """Change an object as the server itself does (binding, eviction): past the rules for clients."""

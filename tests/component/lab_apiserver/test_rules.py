@@ -201,3 +201,16 @@ async def test_quota_over_cpu_makes_every_container_say_its_share(api):
 async def test_quota_the_lab_cannot_keep_is_refused(api, spec):
     status, answer = await api.call("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": spec})
     assert (status, answer["reason"]) == (422, "Invalid")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("1000m", "1"), ("0.5", "500m"), (2, "2"), ("1024Mi", "1Gi"), ("1.5Gi", "1536Mi"), ("1500", "1500"),
+        ("2000", "2k"), ("0", "0"), ("1e3", "1e3"), ("100n", "100n"),
+    ],
+)  # fmt: skip
+async def test_quantities_are_told_back_in_canonical_form(api, given, told):
+    resources = {"requests": {"cpu": given}}
+    pod = await api.pod(spec={"containers": [{**POD["spec"]["containers"][0], "resources": resources}]})
+    assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == told
