@@ -6,11 +6,10 @@ Its filter for `spec.nodeName` is not here: a pod that names its node is bound, 
 from collections.abc import Callable
 from typing import Final
 
-from overspill_capacity.nodes import tolerates
+from overspill_capacity.nodes import term_selects, tolerates
 from overspill_lab.scheduler.ask import PODS, Ask, HostPort
-from overspill_lab.scheduler.matching import matches_selector
 from overspill_lab.scheduler.room import NodeRoom
-from overspill_objects.core import Taint
+from overspill_objects.core import NodeSelectorTerm, Taint
 
 HARD_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 UNSCHEDULABLE_TAINT: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -39,9 +38,17 @@ def _taints(ask: Ask, node: NodeRoom) -> tuple[str, ...]:
 
 def _node_affinity(ask: Ask, node: NodeRoom) -> tuple[str, ...]:
     matches = all(node.labels.get(key) == value for key, value in ask.node_selector.items()) and (
-        ask.required is None or matches_selector(ask.required, node.name, node.labels)
+        ask.required is None or any(node_matches(term, node) for term in ask.required.node_selector_terms)
     )
     return () if matches else ("node(s) didn't match Pod's node affinity/selector",)
+
+
+def node_matches(term: NodeSelectorTerm, node: NodeRoom) -> bool:
+    """Whether a term of node affinity holds; one that cannot be read matches no node, as in the original."""
+    try:
+        return term_selects(term, name=node.name, labels=node.labels)
+    except ValueError:
+        return False
 
 
 def _host_ports(ask: Ask, node: NodeRoom) -> tuple[str, ...]:

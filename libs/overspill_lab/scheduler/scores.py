@@ -9,7 +9,7 @@ from typing import Final
 
 from overspill_capacity.nodes import tolerates
 from overspill_lab.scheduler.ask import CPU, MEMORY, Ask
-from overspill_lab.scheduler.matching import matches_term
+from overspill_lab.scheduler.filters import node_matches
 from overspill_lab.scheduler.room import NodeRoom
 
 BEST: Final = 100
@@ -77,6 +77,4 @@ def _soft_taints(ask: Ask, node: NodeRoom) -> int:
 
 
 def _preference(ask: Ask, node: NodeRoom) -> int:
-    return sum(
-        term.weight for term in ask.preferred if term.weight and matches_term(term.preference, node.name, node.labels)
-    )
+    return sum(term.weight for term in ask.preferred if term.weight and node_matches(term.preference, node))
