@@ -209,7 +209,7 @@ class _Cycle:
 
     def _admit(self, workload: Workload, queue: ClusterQueue) -> Admit | Defer:
         name, snapshot = queue.metadata.name, self._snapshot
-        room_before = self._room.free
+        room_before, mark = self._room.free, self._room.mark()
         at_home = False
 
         def veto(flavor: ResourceFlavor) -> NoFlavor | None:
@@ -228,6 +228,7 @@ class _Cycle:
         except ValueError as error:
             answer = NoFlavor(reason=DeferReason.BAD_QUEUE, detail=str(error))
         if isinstance(answer, NoFlavor):
+            self._room.restore(mark)  # one group may have found its place before another found no quota
             return Defer(
                 workload=workload,
                 reason=answer.reason,

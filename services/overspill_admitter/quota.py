@@ -4,9 +4,11 @@ As in Kueue, all resources of one group are taken from one flavor, flavors are t
 resource that no group covers cannot be admitted. Cohorts are not looked at: nothing is borrowed or lent.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from overspill_capacity.nodes import untolerated
@@ -16,6 +18,15 @@ from overspill_events.reasons import DeferReason
 from overspill_objects.core import Pod
 from overspill_objects.quantity import parse_quantity
 from overspill_objects.queues import ClusterQueue, FlavorQuotas, ResourceFlavor, ResourceGroup
+
+# How soon each refusal may end: room comes and goes, quota comes back, the rest is for somebody to mend.
+_SOONEST: Final = (
+    DeferReason.NO_HOME_ROOM,
+    DeferReason.ROOM_UNKNOWN,
+    DeferReason.NO_QUOTA,
+    DeferReason.NEVER_FITS,
+    DeferReason.BAD_QUEUE,
+)
 
 Amounts = Mapping[str, Decimal]
 Flavors = Mapping[str, str]  # resource → flavor
@@ -82,18 +93,18 @@ def assign(
         return NoFlavor(reason=DeferReason.RESOURCE_NOT_COVERED, detail=f"no quota for {', '.join(missing)}")
     if "pods" in covered:
         asked["pods"] = requests.get("pods", Decimal(0))
-    chosen: dict[str, str] = {}
-    shown: list[QuotaUse] = []
-    for group in groups:
-        part = {name: asked[name] for name in group.covered_resources if name in asked}
-        if not part:
-            continue
-        answer = _assign_group(group, pod, part, usage=usage, flavors=flavors, veto=veto)
-        if isinstance(answer, NoFlavor):
-            return answer
-        chosen.update(answer.flavors)
-        shown.extend(answer.quota)
-    return Assigned(flavors=chosen, quota=tuple(shown))
+    answers = [
+        _assign_group(group, pod, part, usage=usage, flavors=flavors, veto=veto)
+        for group in groups
+        if (part := {name: asked[name] for name in group.covered_resources if name in asked})
+    ]
+    if refusals := [answer for answer in answers if isinstance(answer, NoFlavor)]:
+        return max(refusals, key=lambda refusal: _SOONEST.index(refusal.reason))  # the one that lasts longest decides
+    given = [answer for answer in answers if isinstance(answer, Assigned)]
+    return Assigned(
+        flavors={resource: flavor for one in given for resource, flavor in one.flavors.items()},
+        quota=tuple(use for one in given for use in one.quota),
+    )
 
 
 def uses_of(queue: ClusterQueue, flavors: Flavors, requests: Amounts, *, usage: Usage) -> tuple[QuotaUse, ...]:
@@ -143,17 +154,12 @@ def _assign_group(
     return _nearest(answers)
 
 
-def _nearest(answers: Iterable[NoFlavor]) -> NoFlavor:
-    """The refusal that could end soonest: room, then quota, then what only somebody can mend."""
-    order = (
-        DeferReason.NO_HOME_ROOM,
-        DeferReason.ROOM_UNKNOWN,
-        DeferReason.NO_QUOTA,
-        DeferReason.NEVER_FITS,
-        DeferReason.BAD_QUEUE,
-    )
-    ranked = sorted(answers, key=lambda answer: order.index(answer.reason))
-    return ranked[0] if ranked else NoFlavor(reason=DeferReason.BAD_QUEUE, detail="the queue has no flavors")
+def _nearest(answers: Sequence[NoFlavor]) -> NoFlavor:
+    """The refusal that could end soonest, with the words of all flavors."""
+    if not answers:
+        return NoFlavor(reason=DeferReason.BAD_QUEUE, detail="the queue has no flavors")
+    soonest = min(answers, key=lambda answer: _SOONEST.index(answer.reason))
+    return msgspec.structs.replace(soonest, detail="; ".join(answer.detail for answer in answers))
 
 
 def _unfit(flavor: ResourceFlavor, pod: Pod) -> str:
@@ -161,7 +167,7 @@ def _unfit(flavor: ResourceFlavor, pod: Pod) -> str:
     name = flavor.metadata.name
     taint = untolerated(flavor.spec.node_taints, (*pod.spec.tolerations, *flavor.spec.tolerations))
     if taint is not None:
-        return f"untolerated taint {taint.key}:{taint.effect} in flavor {name}"
+        return f"untolerated taint {{{taint.key} {taint.value} {taint.effect} <nil>}} in flavor {name}"
     labels = flavor.spec.node_labels
     if any(key in labels and labels[key] != value for key, value in pod.spec.node_selector.items()):
         return f"flavor {name} doesn't match node affinity"
@@ -185,13 +191,24 @@ def _uses(quotas: FlavorQuotas, part: Amounts, usage: Usage) -> tuple[QuotaUse, 
 def _short(flavor: str, uses: tuple[QuotaUse, ...]) -> NoFlavor | None:
     for use in uses:
         if use.asked > use.nominal:
+            numbers = f"({shown(use.resource, use.asked)}) > maximum capacity ({shown(use.resource, use.nominal)})"
             detail = (
-                f"insufficient quota for {use.resource} in flavor {flavor}: {use.asked:g} > maximum {use.nominal:g}"
+                f"insufficient quota for {use.resource} in flavor {flavor}, "
+                f"previously considered podsets requests (0) + current podset request {numbers}"
             )
             return NoFlavor(reason=DeferReason.NEVER_FITS, detail=detail, quota=uses)
     for use in uses:
         if use.used + use.asked > use.nominal:
-            more = use.used + use.asked - use.nominal
-            detail = f"insufficient unused quota for {use.resource} in flavor {flavor}, {more:g} more needed"
+            more = shown(use.resource, use.used + use.asked - use.nominal)
+            detail = f"insufficient unused quota for {use.resource} in flavor {flavor}, {more} more needed"
             return NoFlavor(reason=DeferReason.NO_QUOTA, detail=detail, quota=uses)
     return None
+
+
+def shown(resource: str, amount: float) -> str:
+    """An amount as people write it: bytes with a binary suffix where one divides it, fractions in thousandths."""
+    if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
+        for power, suffix in ((50, "Pi"), (40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
+            if amount and amount % (1 << power) == 0:
+                return f"{int(amount) >> power}{suffix}"
+    return f"{int(amount)}" if amount == int(amount) else f"{round(amount * 1000)}m"

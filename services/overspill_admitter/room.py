@@ -41,6 +41,14 @@ class Room:
         """Devices that may still be given out, fragmentation aside."""
         return float(max(Decimal(0), self._home.free_gpus - self._floating))
 
+    def mark(self) -> HomeSnapshot:
+        """The room as it is, to go back to."""
+        return self._home
+
+    def restore(self, mark: HomeSnapshot) -> None:
+        """Give back what was taken since `mark`."""
+        self._home = mark
+
     def take_under_way(self, pod: Pod, pods: int, *, may_overflow: bool) -> None:
         """Count pods that were admitted and are not bound: they will take a node first.
 

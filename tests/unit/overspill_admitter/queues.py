@@ -35,7 +35,7 @@ def home(name: str = "home-1", *, gpus: int = 8) -> Node:
 
 def template(*, gpus: int, priority_class: str = "", **spec: Any) -> dict[str, Any]:
     container = {"name": "c", "resources": {"requests": {GPU: str(gpus)} if gpus else {}}}
-    return {"containers": [container], "priorityClassName": priority_class, **spec}
+    return {"containers": [container], "priorityClassName": priority_class} | spec
 
 
 def job(

@@ -76,12 +76,14 @@ def test_every_reason_to_wait(reason: DeferReason, objects: list[Any]) -> None:
 def test_unknown_home_admits_nothing_at_home_and_everything_else() -> None:
     """No number is not zero and not plenty; a virtual flavor does not need home."""
     queues = [cluster_queue(), cluster_queue("vk", quota={"virtual": 100})]
-    result = plan(
-        job("train"), job("serve", queue="inference"), *queues, local_queue(),
-        local_queue("inference", cluster_queue="vk"), home(gpus=0),
-    )  # fmt: skip
+    locals_ = [local_queue(), local_queue("inference", cluster_queue="vk")]
+    unreadable = home("home-2")
+    unreadable.status.allocatable[GPU] = "many"
+    result = plan(job("train"), job("serve", queue="inference"), *queues, *locals_, home(), unreadable)
     assert admitted(result) == ["serve"]
-    assert result.defers[0].reason in {DeferReason.ROOM_UNKNOWN, DeferReason.NO_HOME_ROOM}
+    (defer,) = result.defers
+    assert (defer.reason, defer.home_room) == (DeferReason.ROOM_UNKNOWN, None)
+    assert "home-2" in defer.detail
 
 
 def test_order_is_priority_then_age_then_uid() -> None:
@@ -138,7 +140,7 @@ def test_a_flavors_taint_must_be_tolerated() -> None:
     """By the pod or by the flavor itself, as in Kueue."""
     taint = {"key": "gpu", "value": "h200", "effect": "NoSchedule"}
     result = plan(job("a"), flavor(nodeTaints=[taint]))
-    assert only(result).detail == "untolerated taint gpu:NoSchedule in flavor home"
+    assert only(result).detail == "untolerated taint {gpu h200 NoSchedule <nil>} in flavor home"
     tolerated = flavor(nodeTaints=[taint], tolerations=[{"key": "gpu", "operator": "Exists"}])
     assert admitted(plan(job("a"), tolerated)) == ["a"]
 
@@ -153,6 +155,20 @@ def test_room_is_counted_by_nodes_not_only_by_sum() -> None:
     assert admitted(plan(job("two", gpus=4, parallelism=2), queue, *nodes)) == ["two"]
     assert only(plan(job("gang", gpus=3, parallelism=3), queue, *nodes)).detail.startswith("9 GPUs asked, 8 free")
     assert only(plan(job("gang", gpus=3, parallelism=2), queue, nodes[0], home("home-2", gpus=2))).reason is DeferReason.NO_HOME_ROOM  # fmt: skip
+
+
+def test_a_workload_that_is_not_admitted_after_all_takes_no_room() -> None:
+    """Its GPUs found a place, its memory found no quota: the place is for the next."""
+    gpus = {"coveredResources": [GPU], "flavors": [{"name": "home", "resources": [{"name": GPU, "nominalQuota": 100}]}]}
+    memory = {
+        "coveredResources": ["memory"],
+        "flavors": [{"name": "virtual", "resources": [{"name": "memory", "nominalQuota": "1Gi"}]}],
+    }
+    queue = cluster_queue(resourceGroups=[gpus, memory])
+    container = {"name": "c", "resources": {"requests": {GPU: "8", "memory": "2Gi"}}}
+    result = plan(job("hungry", containers=[container]), job("modest", gpus=8, created=1), queue)
+    assert admitted(result) == ["modest"]
+    assert result.defers[0].reason is DeferReason.NEVER_FITS
 
 
 def test_room_is_less_what_others_hold_and_what_is_booked_for_returns() -> None:
