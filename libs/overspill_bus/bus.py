@@ -274,8 +274,13 @@ class Bus:
         await self._connection.close()
 
     async def _send(self) -> None:
-        with contextlib.suppress(BusClosed):  # told to everybody by wait_closed
+        try:
             await self._sender.run()
+        except BusClosed:
+            return  # told to everybody by wait_closed
+        except Exception as error:
+            self._connection.fail(f"the sender failed: {type(error).__name__}: {error}")
+            raise
 
     def _durable(self, name: str, filters: Sequence[str], *, ack_wait: float, max_ack_pending: int) -> Durable:
         return Durable(

@@ -44,7 +44,6 @@ class Connection:
         self._denied: dict[str, None] = {}
         self.last_error: str | None = None
         self.reconnects = 0
-        self.slow_consumers = 0
 
     @property
     def connected(self) -> bool:
@@ -146,6 +145,14 @@ class Connection:
         finally:
             self._lost_callbacks.discard(callback)
 
+    def fail(self, why: str) -> None:
+        """Give up for good: everybody who waits gets BusClosed."""
+        self.last_error = f"closed for good: {why}"
+        LOG.error("bus %s", self.last_error)
+        self._connected.clear()
+        self._closed.set()
+        self._interrupt()
+
     async def close(self) -> None:
         """End the connection, in about a second at most even when the server does not answer."""
         self._closing = True
@@ -163,8 +170,7 @@ class Connection:
         try:
             await self._connect_client()
         except Exception as error:  # noqa: BLE001 (a URL that is none: it will never connect)
-            self.last_error = f"cannot connect to {self._settings.nats_url}: {type(error).__name__}: {error}"
-            await self._on_closed()
+            self.fail(f"cannot connect to {self._settings.nats_url}: {type(error).__name__}: {error}")
         else:
             self._up()
 
@@ -200,8 +206,6 @@ class Connection:
         self.last_error = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         if "permissions violation" in self.last_error.lower():
             self._denied[str(error)] = None
-        elif isinstance(error, nats.errors.SlowConsumerError):
-            self.slow_consumers += 1
         LOG.warning("bus error: %s", self.last_error)
         if not self._client.is_connected and (transport := self._client._transport) is not None:  # noqa: SLF001
             # nats-py forgets the socket of a handshake that failed (wrong credentials: four a second).
@@ -221,11 +225,7 @@ class Connection:
 
     async def _on_closed(self) -> None:
         if not self._closing:
-            self.last_error = f"closed for good: {self._client.last_error or self.last_error}"
-            LOG.error("bus %s", self.last_error)
-        self._connected.clear()
-        self._closed.set()
-        self._interrupt()
+            self.fail(str(self._client.last_error or self.last_error))
 
     def _up(self) -> None:
         LOG.info("bus connected")

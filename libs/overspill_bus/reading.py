@@ -69,8 +69,6 @@ class Reader:
         self._jetstream = jetstream
         self._ensure = ensure
         self._name = name
-        self.last_error: str | None = None
-        self.restarts = 0
 
     async def window(
         self, stream: str, filters: Sequence[str], since: Since, until: int | None, *, last_per_subject: bool = False
@@ -143,9 +141,7 @@ class Reader:
                 await asyncio.sleep(_RETRY)
 
     def _note(self, error: Exception) -> None:
-        self.restarts += 1
-        self.last_error = str(error) or type(error).__name__
-        LOG.info("bus reader begins anew: %s", self.last_error)
+        LOG.info("bus reader %s begins anew: %s", self._name, error)
 
     @contextlib.asynccontextmanager
     async def _session(

@@ -4,6 +4,7 @@ Headers are written in lower case and read through a lower-cased copy, because N
 CloudEvents ignores it. This module must not know payloads or how a message is carried.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -18,6 +19,7 @@ from overspill_events.subjects import readable_key
 
 # CloudEvents' NATS binding: space, double quote, per cent and everything outside U+0021-U+007E are percent-encoded.
 _PLAIN = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
+_NOTHING_TO_ESCAPE = re.compile(r"[!#$&-~]*")
 _DERIVED_IDS = UUID(str(uuid5(NAMESPACE_URL, "https://overspill.dev/events")))
 
 Filled = Annotated[str, Meta(min_length=1)]
@@ -115,6 +117,8 @@ def from_headers(headers: Mapping[str, str] | None, *, subject: str, stream_sequ
 
 
 def _escaped(name: str, value: str) -> str:
+    if _NOTHING_TO_ESCAPE.fullmatch(value):
+        return value
     try:
         return quote(value, safe=_PLAIN)
     except UnicodeEncodeError as error:

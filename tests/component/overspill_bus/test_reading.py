@@ -142,7 +142,8 @@ async def test_reading_goes_on_after_a_restart(server, bus):
     assert samples(heard) == list(range(600))
 
 
-async def test_reading_without_a_server_ends_with_an_error(server, bus_of):
+async def test_reading_without_a_server_ends_with_an_error(server, bus_of, monkeypatch):
+    monkeypatch.setattr("overspill_bus.reading._WAIT", 0.3)
     await server.stop()
     async with bus_of(server, wait=False) as bus:
         with pytest.raises(BusUnavailable, match="cannot read EVENTS"):
