@@ -18,16 +18,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
+import os
+import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 import yaml
 
+from overspill_lab import leash
 from tests.cluster.controlplane.build import binaries
 from tests.cluster.controlplane.start import control_plane
 from tests.contract.kubernetes.client import DEADLINE_S, Api, Endpoint, Object, endpoint_of, eventually
@@ -72,15 +74,13 @@ async def _lab() -> AsyncIterator[Endpoint]:
     """The lab's API server, controllers and scheduler, each a process as in the demo."""
     with tempfile.TemporaryDirectory(prefix="overspill-lab-") as folder:
         kubeconfig = Path(folder) / "kubeconfig"
-        async with contextlib.AsyncExitStack() as stack:
-            await stack.enter_async_context(
-                _process(folder, "apiserver", "--port", "0", "--kubeconfig-out", str(kubeconfig))
-            )
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_part(folder, "apiserver", "--port", "0", "--kubeconfig-out", str(kubeconfig)))
             await eventually(
                 lambda: asyncio.to_thread(_size, kubeconfig), bool, "the lab's API server writes its kubeconfig"
             )
-            await stack.enter_async_context(_process(folder, "controllers", "--kubeconfig", str(kubeconfig)))
-            await stack.enter_async_context(_process(folder, "scheduler", "--kubeconfig", str(kubeconfig)))
+            stack.enter_context(_part(folder, "controllers", "--kubeconfig", str(kubeconfig)))
+            stack.enter_context(_part(folder, "scheduler", "--kubeconfig", str(kubeconfig)))
             yield endpoint_of(kubeconfig)
 
 
@@ -88,34 +88,63 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-@contextlib.asynccontextmanager
-async def _process(folder: str, module: str, *arguments: str) -> AsyncIterator[None]:
-    """A process of the lab; its log is shown when it ended before we ended it."""
-    path = Path(folder) / f"{module}.log"
-    with path.open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", f"overspill_lab.{module}", *arguments, stdout=log, stderr=log
-        )
+class Part:
+    """A process of the lab and its log, on a leash so that it does not outlive a run that was itself killed.
+
+    No asyncio process: whether it still runs must be told while another event loop than the fixture's is running.
+    """
+
+    def __init__(self, folder: str, module: str, *arguments: str) -> None:
+        self._module = f"overspill_lab.{module}"
+        self._log = Path(folder) / f"{module}.log"
+        command = [sys.executable, "-m", self._module, *arguments]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, leash.__file__, str(os.getpid()), *command], stdout=log, stderr=log
+            )
+
+    def check(self) -> None:
+        """Fail with the end of the log when it has ended by itself: no test means anything after that."""
+        if self._process.poll() is not None:
+            pytest.fail(f"{self._module} ended with {self._process.returncode}:\n{self._log.read_text()[-4000:]}")
+
+    def stop(self) -> None:
+        """End it, the hard way when it does not listen."""
+        self._process.terminate()
+        try:
+            self._process.wait(DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            pytest.fail(f"{self._module} did not stop within {DEADLINE_S} s")
+
+
+PARTS: list[Part] = []
+
+
+@contextlib.contextmanager
+def _part(folder: str, module: str, *arguments: str) -> Iterator[None]:
+    part = Part(folder, module, *arguments)
+    PARTS.append(part)
     try:
         yield
     finally:
-        ended_by_itself = process.returncode is not None
-        if not ended_by_itself:
-            process.send_signal(signal.SIGTERM)
-            try:
-                await asyncio.wait_for(process.wait(), DEADLINE_S)
-            except TimeoutError:
-                process.kill()
-                await process.wait()
-        if ended_by_itself or process.returncode not in (0, -signal.SIGTERM):
-            pytest.fail(f"overspill_lab.{module} ended with {process.returncode}:\n{path.read_text()[-4000:]}")
+        PARTS.remove(part)
+        part.stop()
 
 
 @pytest_asyncio.fixture
 async def api(endpoint: Endpoint) -> AsyncIterator[Api]:
-    """The server under judgement."""
+    """The server under judgement, all its parts alive before and after."""
+    _check_parts()
     async with Api(endpoint) as client:
         yield client
+    _check_parts()
+
+
+def _check_parts() -> None:
+    for part in PARTS:
+        part.check()
 
 
 @pytest_asyncio.fixture

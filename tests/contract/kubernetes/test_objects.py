@@ -189,6 +189,41 @@ async def test_an_extended_resource_is_requested_as_it_is_limited(api: Api, name
     assert made["spec"]["containers"][0]["resources"]["requests"] == {"nvidia.com/gpu": "2"}
 
 
+async def test_amounts_are_told_back_in_one_form(api: Api, namespace: str) -> None:
+    body = pod("amounts")
+    body["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}, "limits": {"cpu": "0.5"}}
+    (await api.post(PODS.format(namespace), body)).refused(422, "Invalid")  # more asked for than allowed
+    body["spec"]["containers"][0]["resources"] = {
+        "requests": {"cpu": "0.5", "memory": "2048Mi"},
+        "limits": {"cpu": "1000m"},
+    }
+    made = (await api.post(PODS.format(namespace), body)).ok()
+    assert made["spec"]["containers"][0]["resources"] == {
+        "requests": {"cpu": "500m", "memory": "2Gi"},
+        "limits": {"cpu": "1"},
+    }
+
+
+@pytest.mark.parametrize("gpus", ["0.5", "500m", "-1", "many"])
+async def test_an_impossible_number_of_gpus_is_refused(api: Api, namespace: str, gpus: str) -> None:
+    body = pod("odd")
+    body["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
+    reply = await api.post(PODS.format(namespace), body)
+    assert reply.status in (400, 422), reply  # what is no number at all cannot even be read
+    reply.not_taken()
+
+
+async def test_extended_resources_are_requested_exactly_as_limited(api: Api, namespace: str) -> None:
+    body = pod("uneven")
+    body["spec"]["containers"][0]["resources"] = {
+        "requests": {"nvidia.com/gpu": "1"},
+        "limits": {"nvidia.com/gpu": "2"},
+    }
+    (await api.post(PODS.format(namespace), body)).refused(422, "Invalid")
+    body["spec"]["containers"][0]["resources"] = {"requests": {"nvidia.com/gpu": "1"}}
+    (await api.post(PODS.format(namespace), body)).refused(422, "Invalid")
+
+
 async def test_a_priority_class_gives_a_pod_its_priority(api: Api, namespace: str) -> None:
     classes, name = "/apis/scheduling.k8s.io/v1/priorityclasses", unique("urgent")
     (await api.post(classes, {"metadata": {"name": name}, "value": 700, "preemptionPolicy": "Never"})).ok()
