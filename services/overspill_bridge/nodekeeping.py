@@ -51,6 +51,13 @@ class NodeKeeper:
         """Something has changed that the node may have to show."""
         self._stirred.set()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the node's lease holds: the API server has lately answered a request, not only kept a watch open."""
+        if self._renewed_at is None:
+            return False
+        return self._world.clock.monotonic() - self._renewed_at < self._world.settings.lease_duration
+
     async def run(self) -> Never:
         """Keep the node until cancelled. Raises NodeTaken."""
         async with asyncio.TaskGroup() as tasks:

@@ -62,7 +62,10 @@ class Reconciler:
         pod = self._world.pods.get(uid)
         if pod is None:
             self._first_seen.pop(uid, None)
-            return await self._ender.reap(uid)
+            again = await self._ender.reap(uid)
+            if again is None:
+                queue.succeeded(uid)
+            return again
         self._first_seen.setdefault(uid, self._world.clock.monotonic())
         decision = decide(self._world.case(pod, api_is_fresh=self._api_is_fresh()), self._world.rules)
         result: Decision | Acquired = decision

@@ -186,7 +186,9 @@ class Bridge:
             self._log.error("pod-failed", pod_uid=uid, exc_info=error)
 
     def _api_is_fresh(self) -> bool:
-        return self._informer.last_contact_age() < self._context.settings.api_stale_after
+        """Whether the cache can be trusted enough to create or to collect: a dead watch is noticed late."""
+        is_alive = self._context.mode is Mode.OBSERVE or self._keeper.is_alive
+        return self._informer.is_synced and is_alive
 
     def _watch_health(self) -> None:
         health = self._context.health

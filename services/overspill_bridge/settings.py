@@ -45,7 +45,6 @@ class Settings(CommonSettings, frozen=True, kw_only=True):
     pod_deletion_cost: int = -100  # scaling down stops the paid replicas first
     node_status_interval: Seconds = 60.0
     lease_duration: AtLeastOne = 40  # of the node's own lease; renewed four times as often
-    api_stale_after: Seconds = 45.0  # without contact to the API server for this long nothing new is created
 
     def __post_init__(self) -> None:
         if self.retry_max < self.retry_min:
