@@ -107,10 +107,8 @@ class Supervisor:
     async def _keep(self, kept: "_Kept") -> None:
         """Wait for the program's end and start it again, as its policy says."""
         program, crashes, clock = kept.program, 0, asyncio.get_running_loop().time
+        started = clock()
         while True:
-            started = clock()
-            if await kept.now.ready() is not None:
-                self._is_ready(kept)
             exit_code = await kept.now.ended()
             kept.is_ready.clear()
             asked = kept.now.asked_to_end
@@ -121,7 +119,9 @@ class Supervisor:
                 return
             await asyncio.sleep(program.restart_after_s * max(1, crashes))
             self._tell(program, State.STARTING)
-            kept.now = await launch(program, self.log_of(program.name))
+            kept.now, started = await launch(program, self.log_of(program.name)), clock()
+            if await kept.now.ready() is not None:
+                self._is_ready(kept)
 
     def _note_end(self, program: Program, exit_code: int, *, asked: bool) -> None:
         if asked:
@@ -137,7 +137,8 @@ class Supervisor:
             self._failure.exception()  # marked as seen: a lab nobody waits on still shows it in `deaths`
 
     def _is_ready(self, kept: "_Kept") -> None:
-        if not kept.is_ready.is_set():
+        # A program may have been killed between its word and our reading it.
+        if kept.now.process.returncode is None and not kept.now.asked_to_end:
             kept.is_ready.set()
             self._tell(kept.program, State.READY, f"pid {kept.now.process.pid}")
 
