@@ -22,6 +22,9 @@ _PLAIN = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%
 _NOTHING_TO_ESCAPE = re.compile(r"[!#$&-~]*")
 _DERIVED_IDS = UUID(str(uuid5(NAMESPACE_URL, "https://overspill.dev/events")))
 
+# Years 1 and 9999 have moments that no other time zone can write, and arithmetic around them overflows in every reader.
+EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+
 Filled = Annotated[str, Meta(min_length=1)]
 
 
@@ -101,6 +104,8 @@ def from_headers(headers: Mapping[str, str] | None, *, subject: str, stream_sequ
         read = msgspec.convert(decoded, _Attributes)
     except msgspec.ValidationError as error:
         raise EventError(f"headers of {subject}: {error}") from None
+    if not EARLIEST <= read.time < LATEST:
+        raise EventError(f"headers of {subject}: ce-time {lowered['ce-time']!r} is not accepted: years 1970 to 8999")
     return Envelope(
         id=read.id,
         type=read.type,

@@ -5,10 +5,12 @@ judgement of missing numbers is written in the same transaction as the events it
 handed events and says how far the ledger reaches.
 """
 
+import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import aiosqlite
 from msgspec import Struct
@@ -18,6 +20,9 @@ from overspill_events.envelope import Envelope
 from overspill_recorder import schema
 from overspill_recorder.gaps import FIRST_NUMBER, Gap, Numbers, starting_at
 from overspill_recorder.keys import keys_of
+
+# Thirteen digits reach the year 2286. Others write epochs, too: any text may stand there.
+EPOCH: Final = re.compile(r"(?P<milliseconds>[0-9]{1,13})-[0-9a-f]{4}")
 
 
 class Written(Struct, frozen=True, kw_only=True):
@@ -72,8 +77,9 @@ class LedgerWriter:
             [row for position, recorded in placed for row in _key_rows(position, recorded)],
         )
         await self._judge_numbers([recorded.envelope for recorded in new.values()])
-        missing = await self._row("SELECT coalesce(sum(last - first + 1), 0) FROM gaps")
-        return Written(stored=len(new), repeated=len(batch) - len(new), missing=missing[0] if missing else 0)
+        # total() counts in floating point: what strangers number wildly must not overflow an integer sum.
+        missing = await self._row("SELECT total(last - first + 1) FROM gaps")
+        return Written(stored=len(new), repeated=len(batch) - len(new), missing=int(missing[0]) if missing else 0)
 
     async def _known_ids(self, ids: Sequence[str]) -> set[str]:
         marks = ", ".join("?" * len(ids))
@@ -152,10 +158,8 @@ async def _prepare(connection: aiosqlite.Connection, path: Path) -> None:
 
 def epoch_start(epoch: str) -> datetime | None:
     """When the process with this epoch ("<start in ms>-<4 hex>") started; None for an epoch of another form."""
-    milliseconds, dash, _ = epoch.partition("-")
-    if not dash or not milliseconds.isdigit():
-        return None
-    return datetime.fromtimestamp(int(milliseconds) / 1000, tz=UTC)
+    found = EPOCH.fullmatch(epoch)
+    return datetime.fromtimestamp(int(found["milliseconds"]) / 1000, tz=UTC) if found else None
 
 
 def _event_row(position: int, recorded: Recorded) -> tuple[object, ...]:

@@ -1,5 +1,7 @@
 """The ledger's writer: each event once, all of a batch or nothing, gaps judged fairly."""
 
+import contextlib
+import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -79,6 +81,19 @@ async def test_a_ledger_from_the_beginning_misses_every_head(tmp_path: Path) -> 
     assert await missing(path) == {("bridge", 0): [(1, 1)]}
 
 
+async def test_the_wildest_numbers_of_strangers_are_counted(tmp_path: Path) -> None:
+    """Fifteen digits may stand in a header; ten thousand such sources are more than an integer sum can hold."""
+    path, wildest = tmp_path / "ledger.db", 10**15 - 1
+    async with open_for_writing(path) as writer:
+        await writer.append([recorded(wildest, stream=1, source="stranger")])
+        with contextlib.closing(sqlite3.connect(path)) as file, file:
+            for number in range(10_000):
+                file.execute("INSERT INTO gaps SELECT source || ?, epoch, first, last FROM gaps LIMIT 1", (number,))
+        written = await writer.append([recorded(1, stream=2)])
+    assert written.stored == 1
+    assert written.missing == pytest.approx(10_001 * (wildest - 1))
+
+
 async def test_a_batch_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     """All or nothing: the good half of a bad batch is not stored, and comes again."""
     path = tmp_path / "ledger.db"
@@ -94,7 +109,15 @@ async def test_a_batch_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("epoch", "expected"),
-    [("1893456000000-00ff", START), ("soon-00ff", None), ("1893456000000", None), ("", None)],
+    [
+        ("1893456000000-00ff", START),
+        ("soon-00ff", None),
+        ("1893456000000", None),
+        ("", None),
+        ("\u00b2-abcd", None),
+        ("9" * 30 + "-abcd", None),
+        ("1893456000000-other", None),
+    ],
 )
 def test_epochs_tell_when_their_process_started(epoch: str, expected: datetime | None) -> None:
     """Another form than ours is unknown, not an error."""
