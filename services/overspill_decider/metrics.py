@@ -18,12 +18,17 @@ class Metrics:
             "overspill_home_free_average", "Average of free GPUs; NaN: unknown.", ["source"], registry=registry
         )
         self.drift = Gauge("overspill_drift", "1 while drift is raised.", ["node", "kind"], registry=registry)
-        self.holds = Counter("overspill_decider_holds", "Rounds that could not decide.", ["what"], registry=registry)
+        self.holds = Counter(
+            "overspill_decider_holds",
+            "Rounds that could not decide, and samples from a clock ahead.",
+            ["what"],
+            registry=registry,
+        )
         for verdict in (Verdict.OPEN, Verdict.CLOSED):
             self.flips.labels(str(verdict))
             for reason in GateReason:
                 self.decisions.labels(str(verdict), str(reason))
         for source in (Source.CLUSTER, Source.QUERY):
             self.average.labels(str(source)).set(float("nan"))
-        for what in ("bus", "cluster"):
+        for what in ("bus", "cluster", "clock"):
             self.holds.labels(what)

@@ -88,9 +88,21 @@ class Decider:
                 return
 
     def _hear(self, recorded: Recorded) -> None:
+        if self._is_from_the_future(recorded):
+            # It would look fresh for as long as that clock is ahead, and hide every true one after it.
+            self._metrics.holds.labels("clock").inc()
+            self._context.log.warning("ahead-of-time", source=recorded.envelope.source, time=recorded.envelope.time)
+            return
         self._apply(recorded.event, recorded.envelope)
         if isinstance(recorded.event, CapacitySampled):
             self._wake.set()
+
+    def _is_from_the_future(self, recorded: Recorded) -> bool:
+        """Whether its sender's clock was ahead of the stream's by more than a sample may be old."""
+        ahead = recorded.envelope.time - recorded.stored_at
+        return isinstance(recorded.event, CapacitySampled | ProviderSampled) and ahead > timedelta(
+            seconds=self._settings.stale_after
+        )
 
     async def _rounds(self) -> Never:
         await self._caught_up.wait()

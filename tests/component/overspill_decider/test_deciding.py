@@ -186,6 +186,24 @@ async def test_unknown_and_silence_hold_the_gate(home, neighbours):
     assert await flips(home) == []
 
 
+class ClockAhead(SystemClock):
+    """Of a machine whose time is an hour too early."""
+
+    def now(self):
+        return super().now() + timedelta(hours=1)
+
+
+async def test_a_sample_from_a_clock_ahead_hides_no_true_one(home, neighbours):
+    settings = BusSettings(cluster=CLUSTER, service="sampler", nats_url=home.nats.url)
+    async with running(decider(home)):
+        await decided(home, GateReason.ALREADY)
+        async with connect(settings, clock=ClockAhead(), wait=True) as ahead:
+            reading = Reading(source=Source.CLUSTER, observed_at=ClockAhead().now(), free=20.0)
+            await ahead.publish(CapacitySampled(pool="default", resource="nvidia.com/gpu", readings=(reading,)))
+        neighbours.free = 0.0
+        await gate_is(home, is_open=True)
+
+
 async def test_it_does_not_open_without_stock_nor_during_a_return(home, neighbours):
     neighbours.free = 0.0
     neighbours.provider(stock=0)
