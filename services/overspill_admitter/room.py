@@ -55,14 +55,16 @@ class Room:
         Pods that may overflow take home room only where they fit now. Raises ValueError for unreadable requests.
         """
         devices = effective_requests(pod).get(self._home.resource, Decimal(0))
-        for _ in range(pods):
+        for number in range(pods):
             match find_home(pod, self._home):
                 case str() as node:
                     self._book(pod, node)
+                    continue
                 case None if may_overflow:
                     pass
                 case _:
-                    self._floating += devices
+                    self._floating += devices * (pods - number)
+            return  # room only shrinks: the others find none either, and a Job may have two billion of them
 
     def take(self, pod: Pod, pods: int) -> NoRoom | None:
         """Room for all of `pods` pods like this one, or why not; then nothing is taken."""

@@ -49,6 +49,15 @@ def test_a_gated_pod_is_a_workload_too() -> None:
     assert admitted(plan(pod("waits", gated=True, gpus=3), pod("runs", node="home-1", gpus=5))) == ["waits"]
 
 
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_two_billion_pods_at_once_are_counted_without_asking_for_each(gpus: int) -> None:
+    """A Job may ask for that many (int32); those that find no node count as GPUs under way."""
+    result = plan(job("vast", gpus=gpus, suspend=False, parallelism=2**31 - 1), job("train", queue="other"),
+                  local_queue(), local_queue("other", cluster_queue="roomy"),
+                  cluster_queue(), cluster_queue("roomy"))  # fmt: skip
+    assert only(result).reason is DeferReason.NO_HOME_ROOM
+
+
 @pytest.mark.parametrize(
     ("reason", "objects"),
     [
