@@ -79,6 +79,6 @@ def _number(sample: Sample, *, now: datetime, stale_after: float) -> Reading:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
+    if not math.isfinite(value) or value < 0:  # fewer than no free GPUs is a mistake in the query, not a full home
         return unknown(Source.QUERY, UnknownCause.NOT_A_NUMBER, now=now, detail=f"the value is {text!r}")
     return Reading(source=Source.QUERY, observed_at=now, free=value)

@@ -44,6 +44,7 @@ def test_one_number_is_a_number(answer, free):
         (vector("NaN"), 200, UnknownCause.NOT_A_NUMBER, "NaN"),
         (vector("+Inf"), 200, UnknownCause.NOT_A_NUMBER, "Inf"),
         (vector("-Inf"), 200, UnknownCause.NOT_A_NUMBER, "Inf"),
+        (vector("-5"), 200, UnknownCause.NOT_A_NUMBER, "-5"),
         (vector("eleven"), 200, UnknownCause.NOT_A_NUMBER, "eleven"),
         (vector("11", at=AT - 61), 200, UnknownCause.STALE, "61 s old"),
         (vector("11", at=AT + 61), 200, UnknownCause.STALE, "-61 s old"),
