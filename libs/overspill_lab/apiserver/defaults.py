@@ -14,7 +14,9 @@ from overspill_lab.apiserver.resources import (
     CLUSTER_QUEUES,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
+    EVENTS,
     JOBS,
+    LEASES,
     LOCAL_QUEUES,
     NAMESPACES,
     NODES,
@@ -46,6 +48,8 @@ def default_pod_spec(spec: JsonObject) -> None:
         securityContext={},
         schedulerName="default-scheduler",
     )
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     if account := spec.get("serviceAccountName"):
         spec["serviceAccount"] = account
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
@@ -73,6 +77,8 @@ def _default_container(container: JsonObject) -> None:
     for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
         if probe in container:
             _fill(container[probe], **_PROBE)
+            if "httpGet" in container[probe]:
+                container[probe]["httpGet"].setdefault("scheme", "HTTP")
     default_requests(container["resources"])
 
 
@@ -112,6 +118,14 @@ def _pod(pod: JsonObject) -> None:
     spec = pod["spec"]
     _fill(spec, enableServiceLinks=True, serviceAccountName="default")
     default_pod_spec(spec)
+    status = pod.get("status") or {}
+    for condition in status.get("conditions") or ():
+        _fill(condition, lastProbeTime=None, lastTransitionTime=None)
+    for container in (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())):
+        _fill(container, image="", imageID="", ready=False, restartCount=0, state={}, lastState={})
+    if address := status.get("podIP"):
+        addresses = status.get("podIPs") or [{}]
+        status["podIPs"] = addresses if addresses[0].get("ip") == address else [{"ip": address}]
 
 
 def _pod_status(pod: JsonObject) -> None:
@@ -122,7 +136,7 @@ def _pod_status(pod: JsonObject) -> None:
                 "type": "PodScheduled",
                 "status": "False",
                 "lastProbeTime": None,
-                "lastTransitionTime": None,
+                "lastTransitionTime": pod["metadata"]["creationTimestamp"],
                 "reason": "SchedulingGated",
                 "message": "Scheduling is blocked due to non-empty scheduling gates",
             }
@@ -130,10 +144,9 @@ def _pod_status(pod: JsonObject) -> None:
 
 
 def _template(spec: JsonObject) -> None:
-    template = spec.get("template")
-    if isinstance(template, dict):
-        template.setdefault("metadata", {})
-        default_pod_spec(template.setdefault("spec", {}))
+    template = spec.setdefault("template", {})
+    template.setdefault("metadata", {})
+    default_pod_spec(template.setdefault("spec", {}))
 
 
 def _deployment(deployment: JsonObject) -> None:
@@ -144,6 +157,8 @@ def _deployment(deployment: JsonObject) -> None:
     if strategy["type"] == "RollingUpdate":
         _fill(strategy.setdefault("rollingUpdate", {}), maxUnavailable="25%", maxSurge="25%")
     _template(spec)
+    if not (status := deployment.get("status") or {}).get("replicas", 1):
+        del status["replicas"]
 
 
 def _replica_set(replica_set: JsonObject) -> None:
@@ -169,22 +184,46 @@ def _job(job: JsonObject) -> None:
 
 
 def identify_job(job: JsonObject) -> None:
-    """Give a new Job the selector and the pod labels that its UID makes unique, unless it brought its own selector."""
+    """Give a new Job the selector and the pod labels that its UID makes unique, unless it brought its own selector.
+
+    A Job without labels shows those of its pods, these among them.
+    """
     spec, metadata = job["spec"], job["metadata"]
-    if spec.get("manualSelector") or not isinstance(spec.get("template"), dict):
-        return
-    uid, name = metadata["uid"], metadata["name"]
-    labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
-    labels |= {"controller-uid": uid, "job-name": name}
-    labels |= {"batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": name}
-    spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    labels = spec["template"]["metadata"].setdefault("labels", {})
+    if not spec.get("manualSelector"):
+        uid, name = metadata["uid"], metadata["name"]
+        labels |= {"controller-uid": uid, "job-name": name}
+        labels |= {"batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": name}
+        spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    if not metadata.get("labels"):
+        metadata["labels"] = dict(labels)
+
+
+_NODE_INFO = (
+    "machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion",
+    "kubeProxyVersion", "operatingSystem", "architecture",
+)  # fmt: skip
 
 
 def _node(node: JsonObject) -> None:
-    status = node.get("status") or {}
+    status = node.setdefault("status", {})
     for kind in ("capacity", "allocatable"):
         if kind in status:
             status[kind] = canonicalise(status[kind])
+    if "capacity" in status:
+        status.setdefault("allocatable", dict(status["capacity"]))
+    _fill(status.setdefault("nodeInfo", {}), **dict.fromkeys(_NODE_INFO, ""))
+    status.setdefault("daemonEndpoints", {}).setdefault("kubeletEndpoint", {"Port": 0})
+
+
+def _budget(budget: JsonObject) -> None:
+    for condition in (budget.get("status") or {}).get("conditions") or ():
+        condition.setdefault("message", "")
+
+
+def _event(event: JsonObject) -> None:
+    _fill(event, involvedObject={}, source={}, firstTimestamp=None, lastTimestamp=None, eventTime=None)
+    _fill(event, reportingComponent="", reportingInstance="")
 
 
 def _quota(quota: JsonObject) -> None:
@@ -203,6 +242,8 @@ def _service(service: JsonObject) -> None:
     _fill(spec, type="ClusterIP", sessionAffinity="None", internalTrafficPolicy="Cluster")
     for port in spec.get("ports") or ():
         _fill(port, protocol="TCP", targetPort=port.get("port"))
+    if "clusterIP" in spec:
+        _fill(spec, clusterIPs=[spec["clusterIP"]], ipFamilies=["IPv4"], ipFamilyPolicy="SingleStack")
 
 
 def _priority_class(priority_class: JsonObject) -> None:
@@ -213,6 +254,11 @@ def _secret(secret: JsonObject) -> None:
     secret.setdefault("type", "Opaque")
     for key, text in (secret.pop("stringData", None) or {}).items():
         secret.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
+    for key, encoded in (secret.get("data") or {}).items():
+        try:
+            base64.b64decode(encoded, validate=True)
+        except ValueError as problem:
+            raise ValueError(f"data[{key}]: illegal base64 data: {problem}") from problem
 
 
 _DEFAULTS: dict[Resource, Callable[[JsonObject], None]] = {
@@ -226,8 +272,10 @@ _DEFAULTS: dict[Resource, Callable[[JsonObject], None]] = {
     SERVICES: _service,
     PRIORITY_CLASSES: _priority_class,
     SECRETS: _secret,
+    EVENTS: _event,
+    DISRUPTION_BUDGETS: _budget,
 }
-_WITH_SPEC = frozenset({*_DEFAULTS, DISRUPTION_BUDGETS}) - {PRIORITY_CLASSES, SECRETS}
+_WITH_SPEC = frozenset({*_DEFAULTS, LEASES}) - {PRIORITY_CLASSES, SECRETS, EVENTS}
 _NEW_STATUS: dict[Resource, JsonObject] = {
     NAMESPACES: {"phase": "Active"},
     SERVICES: {"loadBalancer": {}},
@@ -241,7 +289,7 @@ _NO_STATUS = (CLUSTER_QUEUES, LOCAL_QUEUES)
 
 
 def apply_defaults(resource: Resource, obj: JsonObject) -> None:
-    """Complete an object of a kind, as decoding it would."""
+    """Complete an object of a kind, as decoding it would; raises ValueError for a quantity or text that is none."""
     if resource in _WITH_SPEC:
         obj.setdefault("spec", {})
     if fill := _DEFAULTS.get(resource):

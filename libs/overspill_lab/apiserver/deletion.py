@@ -11,12 +11,13 @@ from msgspec import Struct
 
 from overspill_lab.apiserver import errors
 from overspill_lab.apiserver.documents import JsonObject, decode, parse_timestamp, timestamp
+from overspill_lab.apiserver.errors import FieldError
 from overspill_lab.apiserver.resources import JOBS, NAMESPACES, PODS, RESOURCES, Resource
 from overspill_lab.apiserver.store import Entry, Store
 
 _ORPHAN = "orphan"
 _FOREGROUND = "foregroundDeletion"
-_POLICIES = ("Orphan", "Background", "Foreground")
+_POLICIES = ("Foreground", "Background", "Orphan")
 _DEFAULT_GRACE = 30
 _TERMINAL = ("Succeeded", "Failed")
 
@@ -51,11 +52,14 @@ def read_options(document: JsonObject) -> DeleteOptions:
         options = msgspec.convert({k: v for k, v in document.items() if v is not None}, DeleteOptions)
     except msgspec.ValidationError as problem:
         raise errors.bad_request(f"DeleteOptions cannot be read: {problem}") from problem
-    if options.propagation_policy not in (None, *_POLICIES):
-        words = f'propagationPolicy: Unsupported value: "{options.propagation_policy}": supported values: '
-        raise errors.bad_request(f'DeleteOptions "" is invalid: {words}"Foreground", "Background", "Orphan", "nil"')
-    if options.propagation_policy is not None and options.orphan_dependents is not None:
-        raise errors.bad_request("orphanDependents and propagationPolicy cannot be both set")
+    policy = options.propagation_policy
+    if policy not in (None, *_POLICIES):
+        raise errors.invalid_options(
+            "DeleteOptions", FieldError.unsupported("propagationPolicy", policy, (*_POLICIES, "nil"))
+        )
+    if policy is not None and options.orphan_dependents is not None:
+        words = "orphanDependents and deletionPropagation cannot be both set"
+        raise errors.invalid_options("DeleteOptions", FieldError.invalid("propagationPolicy", policy, words))
     return options
 
 
@@ -66,11 +70,13 @@ def check_preconditions(resource: Resource, entry: Entry, preconditions: Precond
     uid, version = entry.obj["metadata"]["uid"], entry.obj["metadata"]["resourceVersion"]
     if preconditions.uid not in (None, uid):
         why = f"the UID in the precondition ({preconditions.uid}) does not match the UID in record ({uid}). "
-        raise errors.conflict(resource, entry.name, why + "The object might have been deleted and then recreated")
+        raise errors.precondition_failed(
+            resource, entry.name, why + "The object might have been deleted and then recreated"
+        )
     if preconditions.resource_version not in (None, version):
         why = f"the ResourceVersion in the precondition ({preconditions.resource_version}) does not match the "
         why += f"ResourceVersion in record ({version}). The object might have been modified"
-        raise errors.conflict(resource, entry.name, why)
+        raise errors.precondition_failed(resource, entry.name, why)
 
 
 def delete(
@@ -84,11 +90,16 @@ def delete(
     grace = _grace(resource, obj, options)
     if resource is NAMESPACES:
         return _delete_namespace(store, entry, obj, now, dry_run=dry_run)
-    if not grace and not finalizers:
+    goes_now = not grace and not finalizers
+    if goes_now and "deletionTimestamp" not in metadata:
         return Deletion(entry if dry_run else remove(store, resource, entry.key), removed=True)
-    if not _mark(metadata, now, grace, finalizers):
+    if not _mark(metadata, now, grace, finalizers) and not goes_now:
         return Deletion(entry, removed=False)
-    return Deletion(_keep(store, resource, entry, obj, dry_run=dry_run), removed=False)
+    # The last shortening of the grace is written (watchers see it) before the object goes.
+    marked = _keep(store, resource, entry, obj, dry_run=dry_run)
+    if goes_now and not dry_run:
+        remove(store, resource, entry.key)
+    return Deletion(marked, removed=goes_now)
 
 
 def _finalizers(resource: Resource, present: list[str], options: DeleteOptions) -> list[str]:

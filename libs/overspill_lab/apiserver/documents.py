@@ -15,35 +15,57 @@ JsonObject = dict[str, Any]
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
 
-# Members that are Go maps with `omitempty`: an empty one is not served. Structs and pointers (`emptyDir: {}`,
-# `selector: {}`) mean something when empty and stay.
-_EMPTY_MAPS_VANISH = frozenset(
+# Members that are Go maps of plain values with `omitempty`: an empty one is not served, what is in it is the client's.
+# Structs and pointers (`emptyDir: {}`, `selector: {}`) mean something when empty and stay.
+_PLAIN_MAPS = frozenset(
     {
         "labels", "annotations", "nodeSelector", "matchLabels", "limits", "requests", "capacity", "allocatable",
         "data", "binaryData", "stringData", "hard", "used", "disruptedPods", "overhead",
     }
 )  # fmt: skip
+# Strings, counts and switches with `omitempty`: an empty text, a zero, a false is not served.
+_EMPTY_TEXTS_VANISH = frozenset(
+    {
+        "reason", "message", "value", "effect", "nodeName", "priorityClassName", "podIP", "hostIP",
+        "nominatedNodeName", "phase",
+    }
+)  # fmt: skip
+_ZEROS_VANISH = frozenset(
+    {
+        "readyReplicas", "availableReplicas", "updatedReplicas", "unavailableReplicas", "fullyLabeledReplicas",
+        "active", "succeeded", "failed", "unschedulable", "hostNetwork", "hostPID", "hostIPC",
+    }
+)  # fmt: skip
 
 
-def normalise(value: Any, *, keep_empty: bool = False) -> Any:
-    """Return `value` without nulls and, unless `keep_empty` (custom resources), without empty `omitempty` members."""
+def normalise(value: Any) -> Any:
+    """Return a built-in kind's document as Go would encode it again: without nulls and empty `omitempty` members."""
     if isinstance(value, dict):
-        result = {}
-        for key, member in value.items():
-            if member is None:
-                continue
-            if isinstance(member, dict):
-                member = normalise(member, keep_empty=keep_empty)  # noqa: PLW2901
-                if not member and not keep_empty and key in _EMPTY_MAPS_VANISH:
-                    continue
-            elif isinstance(member, list):
-                if not member and not keep_empty:
-                    continue
-                member = [normalise(item, keep_empty=keep_empty) for item in member]  # noqa: PLW2901
-            result[key] = member
-        return result
+        return {key: normal for key, member in value.items() if (normal := _member(key, member)) is not None}
     if isinstance(value, list):
-        return [normalise(item, keep_empty=keep_empty) for item in value]
+        return [normalise(item) for item in value]
+    return value
+
+
+def _member(key: str, value: Any) -> Any:
+    """Return a member's normal form, None if it is not to be there."""
+    if isinstance(value, dict):
+        if key in _PLAIN_MAPS:
+            return without_nulls(value) or None
+        return normalise(value)
+    if isinstance(value, list):
+        return [normalise(item) for item in value] or None
+    if (value == "" and key in _EMPTY_TEXTS_VANISH) or (value == 0 and key in _ZEROS_VANISH):
+        return None
+    return value
+
+
+def without_nulls(value: Any) -> Any:
+    """Return a document without nulls, otherwise as it is: all that is done to a custom resource."""
+    if isinstance(value, dict):
+        return {key: without_nulls(member) for key, member in value.items() if member is not None}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
     return value
 
 

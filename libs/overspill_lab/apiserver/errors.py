@@ -113,6 +113,23 @@ def already_exists(resource: Resource, name: str) -> ApiError:
     return ApiError(code=HTTPStatus.CONFLICT, reason="AlreadyExists", message=message, details=_subject(resource, name))
 
 
+def version_required(resource: Resource, name: str) -> ApiError:
+    """422 for an update without resourceVersion where there is no unconditional one; it names the plural."""
+    problem = FieldError.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+    refusal = invalid(resource, name, [problem])
+    refusal.details["kind"] = resource.plural
+    refusal.message = refusal.message.replace(resource.kind, resource.plural, 1)
+    return refusal
+
+
+def precondition_failed(resource: Resource, name: str, why: str) -> ApiError:
+    """409 for another UID or version than the client means; it names the kind."""
+    refusal = conflict(resource, name, why)
+    refusal.details["kind"] = resource.kind
+    refusal.message = refusal.message.replace(resource.plural, resource.kind, 1)
+    return refusal
+
+
 def conflict(resource: Resource, name: str, why: str, *, subresource: str = "") -> ApiError:
     """409 for a stale version, another UID, or a state in which the request makes no sense."""
     suffix = f"/{subresource}" if subresource else ""
@@ -134,6 +151,24 @@ def invalid(resource: Resource, name: str, problems: Sequence[FieldError]) -> Ap
     details["causes"] = [{"reason": p.reason, "message": p.message, "field": p.field} for p in problems]
     message = f'{resource.kind}{resource.dotted_group} "{name}" is invalid: {what}'
     return ApiError(code=HTTPStatus.UNPROCESSABLE_ENTITY, reason="Invalid", message=message, details=details)
+
+
+class UndecodableError(Exception):
+    """A document that is not of its kind's shape: 400 where a client sent it, 422 where a patch made it."""
+
+    def refusal(self) -> ApiError:
+        """Return the answer to a whole document."""
+        return bad_request(str(self))
+
+    def patch_refusal(self) -> ApiError:
+        """Return the answer to a patch: the cause is the patch, the kind is not named."""
+        cause = {"reason": "FieldValueInvalid", "message": f"Invalid value: {self}", "field": "patch"}
+        return ApiError(
+            code=HTTPStatus.UNPROCESSABLE_ENTITY,
+            reason="Invalid",
+            message=f' "" is invalid: patch: Invalid value: {self}',
+            details={"causes": [cause]},
+        )
 
 
 def bad_request(message: str) -> ApiError:
@@ -183,8 +218,13 @@ def unprocessable_patch() -> ApiError:
     return ApiError(code=HTTPStatus.UNPROCESSABLE_ENTITY, reason="Invalid", message=message)
 
 
+def server_error(message: str) -> ApiError:
+    """500 without a reason, as the real server gives for some mistakes of clients."""
+    return ApiError(code=HTTPStatus.INTERNAL_SERVER_ERROR, reason="", message=message)
+
+
 def internal(message: str) -> ApiError:
-    """500 that a real server answers too, such as two budgets on one pod."""
+    """500 for what nobody foresaw."""
     return ApiError(
         code=HTTPStatus.INTERNAL_SERVER_ERROR,
         reason="InternalError",
@@ -212,12 +252,14 @@ def too_many_requests(message: str, *, retry_after: int, causes: Sequence[JsonOb
     return ApiError(code=HTTPStatus.TOO_MANY_REQUESTS, reason="TooManyRequests", message=message, details=details)
 
 
-def invalid_options(message: str) -> ApiError:
-    """422 for list options that contradict each other."""
+def invalid_options(kind: str, problem: FieldError) -> ApiError:
+    """422 for the options of a request: ListOptions, CreateOptions, DeleteOptions and the like."""
+    cause = {"reason": problem.reason, "message": problem.message, "field": problem.field}
     return ApiError(
         code=HTTPStatus.UNPROCESSABLE_ENTITY,
         reason="Invalid",
-        message=f'ListOptions.meta.k8s.io "" is invalid: {message}',
+        message=f'{kind}.meta.k8s.io "" is invalid: {problem.field}: {problem.message}',
+        details={"group": "meta.k8s.io", "kind": kind, "causes": [cause]},
     )
 
 

@@ -4,11 +4,10 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import ClassVar
 
-import msgspec
 from aiohttp import web
 
-from overspill_lab.apiserver import deletion, errors, eviction, lists, subresources, targets
-from overspill_lab.apiserver.documents import JsonObject, decode, encode
+from overspill_lab.apiserver import bodies, deletion, errors, eviction, lists, subresources, targets
+from overspill_lab.apiserver.documents import JsonObject, encode
 from overspill_lab.apiserver.patch import patcher
 from overspill_lab.apiserver.registry import Change, Registry
 from overspill_lab.apiserver.resources import NAMESPACES, Resource
@@ -51,11 +50,11 @@ class Api:
         return _json(view.list_body(shown))
 
     async def _create(self, request: web.Request, target: Target, view: View) -> web.StreamResponse:
-        document = await _document(request)
-        dry_run = _dry_run(request)
-        _check_type(document, target)
+        document = await bodies.document(request)
+        dry_run = bodies.dry_run(request)
+        bodies.take_type(document, target)
         if target.resource.namespaced and not target.namespace:
-            raise errors.bad_request("an empty namespace may not be set during creation")
+            raise errors.method_not_allowed()
         entry = self._registry.create(target.resource, target.namespace, document, dry_run=dry_run)
         return _written(request, view.object_body(entry), status=_CREATED)
 
@@ -66,18 +65,20 @@ class Api:
         return self._registry.read(target.resource, target.namespace, target.name)
 
     async def _replace(self, request: web.Request, target: Target, view: View) -> web.StreamResponse:
-        document = await _document(request)
-        dry_run = _dry_run(request)
-        _check_type(document, target)
-        _check_identity(document, target)
+        document = await bodies.document(request)
+        dry_run = bodies.dry_run(request)
+        bodies.take_type(document, target)
+        bodies.check_identity(document, target)
         known = key_of(target.namespace, target.name) in self._store.collection(target.resource).entries
         if not known and target.resource.create_on_update and not target.subresource:
             document.setdefault("metadata", {})["name"] = target.name
             entry = self._registry.create(target.resource, target.namespace, document, dry_run=dry_run)
             return _json(view.object_body(entry), status=_CREATED)
         current = self._read(target)
-        uid = (document.get("metadata") or {}).get("uid")
-        deletion.check_preconditions(target.resource, current, deletion.Preconditions(uid=uid or None))
+        uid, known_uid = (document.get("metadata") or {}).get("uid"), current.obj["metadata"]["uid"]
+        if uid and uid != known_uid:
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {known_uid}"
+            raise errors.conflict(target.resource, target.name, why)
         return _json(view.object_body(self._update(target, lambda _: document, dry_run=dry_run)))
 
     def _update(self, target: Target, change: Change, *, dry_run: bool) -> Entry:
@@ -87,39 +88,41 @@ class Api:
 
     async def _patch(self, request: web.Request, target: Target, view: View) -> web.StreamResponse:
         body = await request.read()
-        dry_run = _dry_run(request)
+        dry_run = bodies.dry_run(request)
         apply = patcher(request.headers.get("Content-Type", ""), body, target.resource)
 
         def change(obj: JsonObject) -> JsonObject:
             patched = apply({"kind": target.resource.kind, "apiVersion": target.api_version, **obj})
-            _check_type(patched, target)
-            _check_identity(patched, target)
+            bodies.take_type(patched, target)
+            bodies.check_identity(patched, target)
             return patched
 
-        return _written(request, view.object_body(self._update(target, change, dry_run=dry_run)))
+        try:
+            changed = self._update(target, change, dry_run=dry_run)
+        except errors.UndecodableError as problem:
+            raise problem.patch_refusal() from problem
+        return _written(request, view.object_body(changed))
 
     async def _delete(self, request: web.Request, target: Target, view: View) -> web.StreamResponse:
-        options = await _delete_options(request)
+        options = await bodies.delete_options(request)
         if target.subresource:
             raise errors.method_not_allowed()
-        done = self._delete_one(target.resource, self._read(target), options, request)
+        done = self._delete_one(target.resource, self._read(target), options)
         if done.removed and not target.resource.returns_deleted:
             return _json(_deleted(target, done.entry))
         return _json(view.object_body(done.entry))
 
-    def _delete_one(
-        self, resource: Resource, entry: Entry, options: deletion.DeleteOptions, request: web.Request
-    ) -> deletion.Deletion:
-        dry_run = _dry_run(request) or "All" in options.dry_run
+    def _delete_one(self, resource: Resource, entry: Entry, options: deletion.DeleteOptions) -> deletion.Deletion:
+        dry_run = "All" in options.dry_run
         return deletion.delete(self._store, resource, entry, options, self._registry.now(), dry_run=dry_run)
 
     async def _delete_collection(self, request: web.Request, target: Target, view: View) -> web.StreamResponse:
-        options = await _delete_options(request)
+        options = await bodies.delete_options(request)
         query = targets.parse_list_query(target.resource, request.query)
         if (target.resource.namespaced and not target.namespace) or target.resource is NAMESPACES:
             raise errors.method_not_allowed()
         shown = lists.page(self._store, self._store.collection(target.resource), target.namespace, query)
-        gone = [self._delete_one(target.resource, entry, options, request).entry for entry in shown.entries]
+        gone = [self._delete_one(target.resource, entry, options).entry for entry in shown.entries]
         return _json(view.list_body(lists.Page(gone, self._store.revision)))
 
     _collection_verbs: ClassVar[dict[str, "Verb"]] = {
@@ -134,8 +137,8 @@ class Api:
             return await self._scale(request, target)
         if request.method != "POST":
             raise errors.method_not_allowed()
-        document = await _document(request)
-        dry_run = _dry_run(request)
+        document = await bodies.document(request)
+        dry_run = bodies.dry_run(request)
         act = eviction.evict if target.subresource == "eviction" else subresources.bind
         act(self._registry, target.namespace, target.name, document, dry_run=dry_run)
         return _json(_SUCCESS, status=_CREATED)
@@ -146,12 +149,15 @@ class Api:
         if request.method == "GET":
             return _json(encode(scale))
         if request.method == "PUT":
-            wanted = await _document(request)
+            replicas = subresources.scaled(target.name, wanted := await bodies.document(request))
         elif request.method == "PATCH":
             wanted = patcher(request.headers.get("Content-Type", ""), await request.read(), target.resource)(scale)
+            try:
+                replicas = subresources.scaled(target.name, wanted)
+            except errors.UndecodableError as problem:
+                raise problem.patch_refusal() from problem
         else:
             raise errors.method_not_allowed()
-        replicas = subresources.scaled(target.resource, target.name, wanted)
         version = (wanted.get("metadata") or {}).get("resourceVersion", "")
 
         def change(obj: JsonObject) -> JsonObject:
@@ -161,7 +167,7 @@ class Api:
             return obj
 
         whole = Target(target.resource, target.version, target.namespace, target.name)
-        changed = self._update(whole, change, dry_run=_dry_run(request))
+        changed = self._update(whole, change, dry_run=bodies.dry_run(request))
         return _json(encode(subresources.read_scale(changed)))
 
 
@@ -192,63 +198,6 @@ def _written(request: web.Request, body: bytes, *, status: int = 200) -> web.Res
     if request.query.get("fieldValidation") == "Strict":
         answer.headers["Warning"] = _NOT_STRICT
     return answer
-
-
-async def _document(request: web.Request) -> JsonObject:
-    kind = request.headers.get("Content-Type", _JSON).partition(";")[0].strip().lower()
-    if kind not in (_JSON, "application/octet-stream"):
-        message = f"the body of the request was in an unknown format - accepted media types include: {_JSON}"
-        if "protobuf" in kind:
-            message = (
-                f"the lab does not speak protobuf (use `kubectl create -f`) - accepted media types include: {_JSON}"
-            )
-        raise errors.unsupported_media_type(message)
-    return _parse(await request.read())
-
-
-def _parse(body: bytes) -> JsonObject:
-    try:
-        document = decode(body)
-    except msgspec.DecodeError as problem:
-        raise errors.bad_request(f"the body of the request is not JSON: {problem}") from problem
-    if not isinstance(document, dict):
-        raise errors.bad_request(f"the body of the request must be an object, not {type(document).__name__}")
-    return document
-
-
-async def _delete_options(request: web.Request) -> deletion.DeleteOptions:
-    body = await request.read()
-    document = _parse(body) if body else {}
-    if "gracePeriodSeconds" in request.query:
-        document["gracePeriodSeconds"] = int(request.query["gracePeriodSeconds"])
-    if "propagationPolicy" in request.query:
-        document["propagationPolicy"] = request.query["propagationPolicy"]
-    return deletion.read_options(document)
-
-
-def _dry_run(request: web.Request) -> bool:
-    return targets.dry_run(request.query)
-
-
-def _check_type(document: JsonObject, target: Target) -> None:
-    """Take apiVersion and kind off a document; raise 400 if they are not what the URL is about."""
-    kind, api_version = document.pop("kind", ""), document.pop("apiVersion", "")
-    if kind not in ("", target.resource.kind) or api_version not in ("", target.api_version):
-        raise errors.bad_request(
-            f"the object provided is unrecognized (must be of type {target.resource.kind} in {target.api_version}): "
-            f"it says {kind} in {api_version}"
-        )
-
-
-def _check_identity(document: JsonObject, target: Target) -> None:
-    metadata = document.get("metadata") or {}
-    name, namespace = metadata.get("name") or target.name, metadata.get("namespace") or target.namespace
-    if name != target.name:
-        raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
-    if namespace != target.namespace:
-        raise errors.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
 
 
 def _deleted(target: Target, entry: Entry) -> bytes:

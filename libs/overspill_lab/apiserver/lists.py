@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from overspill_lab.apiserver import errors
 from overspill_lab.apiserver.documents import encode
+from overspill_lab.apiserver.errors import FieldError
 from overspill_lab.apiserver.store import Collection, Entry, Store
 from overspill_lab.apiserver.targets import ListQuery, parse_version
 
@@ -47,7 +48,7 @@ class Page(Struct, frozen=True):
 
 
 def page(store: Store, collection: Collection, namespace: str, query: ListQuery) -> Page:
-    """Return what a list shows. Raises 400, 410 (version or token too old) and 504 (version from the future)."""
+    """Return what a list shows. Raises 400, 422, 410 (version or token too old) and 504 (version from the future)."""
     if query.continue_token:
         token = _read_token(query)
         if token.rv < collection.forgotten:
@@ -78,26 +79,30 @@ def _chosen(entries: Iterable[Entry], query: ListQuery, after: str) -> list[Entr
 
 
 def _revision(store: Store, collection: Collection, query: ListQuery) -> int:
+    match = query.version_match
     if not query.resource_version:
-        if query.version_match:
-            raise errors.bad_request("resourceVersionMatch is forbidden unless resourceVersion is provided")
+        if match:
+            raise _bad_match("resourceVersionMatch is forbidden unless resourceVersion is provided")
         return store.revision
     asked = parse_version(query.resource_version)
-    if query.version_match not in ("", "Exact", "NotOlderThan"):
-        raise errors.bad_request(
-            f"resourceVersionMatch: {query.version_match!r}: supported values: Exact, NotOlderThan"
-        )
+    if match not in ("", "Exact", "NotOlderThan"):
+        problem = FieldError.unsupported("resourceVersionMatch", match, ("Exact", "NotOlderThan", ""))
+        raise errors.invalid_options("ListOptions", problem)
     if asked == 0:
-        if query.version_match == "Exact":
-            raise errors.bad_request('resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
+        if match == "Exact":
+            raise _bad_match('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
         return store.revision
     if asked > store.revision:
         raise errors.version_too_large(asked, store.revision)
-    if query.version_match == "Exact" or (query.limit and not query.version_match):
+    if match == "Exact" or (query.limit and not match):
         if asked < collection.forgotten:
             raise errors.expired(f"The resourceVersion for the provided list is too old: {asked}.")
         return asked
     return store.revision
+
+
+def _bad_match(why: str) -> errors.ApiError:
+    return errors.invalid_options("ListOptions", FieldError.forbidden("resourceVersionMatch", why))
 
 
 def list_body(shown: Page, list_kind: str, api_version: str, item_prefix: bytes | None) -> bytes:

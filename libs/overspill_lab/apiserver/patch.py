@@ -69,7 +69,7 @@ def _json_patcher(document: Any) -> Callable[[JsonObject], JsonObject]:
     try:
         steps = [(operation, jsonpatch.JsonPatch([operation])) for operation in document]
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError) as problem:
-        raise bad_request(f"the JSON Patch cannot be read: {problem}") from problem
+        raise unprocessable_patch() from problem
 
     def apply(obj: JsonObject) -> JsonObject:
         try:

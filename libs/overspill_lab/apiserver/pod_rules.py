@@ -18,7 +18,8 @@ _FROZEN_WORDS = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
-_MUTABLE = ("activeDeadlineSeconds", "tolerations", "schedulingGates", "containers", "initContainers")
+_CONTAINERS = ("containers", "initContainers")
+_MUTABLE = ("activeDeadlineSeconds", "tolerations", "schedulingGates", *_CONTAINERS)
 
 
 def validate(pod: JsonObject) -> list[FieldError]:
@@ -37,18 +38,13 @@ def validate_spec(spec: JsonObject, at: str) -> list[FieldError]:
     problems = []
     if not spec.get("containers"):
         problems.append(FieldError.required(f"{at}.containers"))
-    for kind in ("containers", "initContainers"):
+    for kind in _CONTAINERS:
         seen: set[str] = set()
         for index, container in enumerate(spec.get(kind) or ()):
             problems += _container(container, f"{at}.{kind}[{index}]", seen)
     policy = spec.get("restartPolicy")
     if policy not in _RESTART_POLICIES:
         problems.append(FieldError.unsupported(f"{at}.restartPolicy", policy, _RESTART_POLICIES))
-    if spec.get("terminationGracePeriodSeconds", 0) < 0:
-        path = f"{at}.terminationGracePeriodSeconds"
-        problems.append(
-            FieldError.invalid(path, spec["terminationGracePeriodSeconds"], "must be greater than or equal to 0")
-        )
     for index, toleration in enumerate(spec.get("tolerations") or ()):
         problems += _toleration(toleration, f"{at}.tolerations[{index}]")
     return problems + _gates(spec, at)
@@ -66,6 +62,11 @@ def _container(container: JsonObject, at: str, seen: set[str]) -> list[FieldErro
     seen.add(name)
     if not container.get("image"):
         problems.append(FieldError.required(f"{at}.image"))
+    problems += [
+        FieldError.required(f"{at}.env[{index}].name")
+        for index, variable in enumerate(container.get("env") or ())
+        if not variable["name"]
+    ]
     return problems + _resources(container.get("resources") or {}, f"{at}.resources")
 
 
@@ -75,11 +76,7 @@ def _resources(resources: JsonObject, at: str) -> list[FieldError]:
     for kind, parsed in amounts.items():
         for name, value in (resources.get(kind) or {}).items():
             path = f"{at}.{kind}[{name}]"
-            try:
-                parsed[name] = parse_quantity(value)
-            except ValueError as problem:
-                problems.append(FieldError.invalid(path, value, str(problem)))
-                continue
+            parsed[name] = parse_quantity(value)
             if parsed[name] < 0:
                 problems.append(FieldError.invalid(path, value, "must be greater than or equal to 0"))
             if _is_extended(name) and parsed[name] != int(parsed[name]):
@@ -120,7 +117,7 @@ def _toleration(toleration: JsonObject, at: str) -> list[FieldError]:
             FieldError.invalid(f"{at}.operator", toleration["value"], "value must be empty when `operator` is 'Exists'")
         )
     if effect and effect not in _TAINT_EFFECTS:
-        problems.append(FieldError.unsupported(f"{at}.effect", effect, sorted(_TAINT_EFFECTS)))
+        problems.append(FieldError.unsupported(f"{at}.effect", effect, _TAINT_EFFECTS))
     return problems
 
 
@@ -141,7 +138,12 @@ def validate_update(pod: JsonObject, old: JsonObject) -> list[FieldError]:
     spec, before = pod["spec"], old["spec"]
     if spec == before:
         return []
-    problems = [*_new_gates(spec, before), *_changed_tolerations(spec, before)]
+    if any(len(spec.get(kind) or ()) != len(before.get(kind) or ()) for kind in _CONTAINERS):
+        return [
+            *_no_containers(spec),
+            FieldError.forbidden("spec.containers", "pod updates may not add or remove containers"),
+        ]
+    problems = [*_new_gates(spec, before), *_changed_tolerations(spec, before), *_extended_deadline(spec, before)]
     for index, toleration in enumerate(spec.get("tolerations") or ()):
         problems += _toleration(toleration, f"spec.tolerations[{index}]")
     mutable: tuple[str, ...] = _MUTABLE
@@ -151,9 +153,26 @@ def validate_update(pod: JsonObject, old: JsonObject) -> list[FieldError]:
         problems += [*_narrowed_selector(spec, before), *_narrowed_affinity(spec, before)]
     frozen = {key: value for key, value in spec.items() if key not in mutable}
     frozen_before = {key: value for key, value in before.items() if key not in mutable}
-    if frozen != frozen_before or any(_without_images(spec, k) != _without_images(before, k) for k in _MUTABLE[-2:]):
+    if frozen != frozen_before or any(_without_images(spec, k) != _without_images(before, k) for k in _CONTAINERS):
         problems.append(FieldError.forbidden("spec", _FROZEN_WORDS))
     return problems
+
+
+def _no_containers(spec: JsonObject) -> list[FieldError]:
+    return [] if spec.get("containers") else [FieldError.required("spec.containers")]
+
+
+def _extended_deadline(spec: JsonObject, before: JsonObject) -> list[FieldError]:
+    """A deadline may be set once and shortened, never lengthened or taken away."""
+    deadline, old = spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
+    path = "spec.activeDeadlineSeconds"
+    if old is None or deadline == old:
+        return []
+    if deadline is None:
+        return [FieldError.invalid(path, None, "must not update from a positive integer to nil value")]
+    return (
+        [FieldError.invalid(path, deadline, "must be less than or equal to previous value")] if deadline > old else []
+    )
 
 
 def _without_images(spec: JsonObject, kind: str) -> list[JsonObject]:

@@ -1,6 +1,6 @@
 """Quantities as the server tells them back: the largest suffix of the same family that leaves a whole number.
 
-Pure; follows `resource.Quantity.CanonicalizeBytes`. A quantity that cannot be read is left for validation to refuse.
+Pure; follows `resource.Quantity.CanonicalizeBytes`.
 """
 
 import re
@@ -17,12 +17,9 @@ _EXPONENT = re.compile(r"[0-9.][eE][+-]?[0-9]+$")
 
 @lru_cache(maxsize=4096)
 def canonical(value: str | float) -> str:
-    """Return the canonical text of a quantity, or the value as text if it is none."""
+    """Return the canonical text of a quantity; raises ValueError for what is none."""
     text = str(value)
-    try:
-        amount = parse_quantity(value)
-    except ValueError:
-        return text
+    amount = parse_quantity(value)
     if _EXPONENT.search(text) or amount == 0:
         return text if amount else "0"
     if text.endswith("i"):

@@ -4,17 +4,19 @@ Shape → defaults → admission → validation → conflict → store. Nothing 
 know HTTP; it raises `ApiError` for everything a client can get wrong.
 """
 
+import ipaddress
+import itertools
 import uuid
 from collections.abc import Callable
 from datetime import datetime
 
 from overspill_lab.apiserver import admission, deletion, errors, moments, plugins
 from overspill_lab.apiserver.defaults import apply_defaults, identify_job, reset_status
-from overspill_lab.apiserver.documents import JsonObject, decode, normalise, timestamp
+from overspill_lab.apiserver.documents import JsonObject, decode, normalise, timestamp, without_nulls
 from overspill_lab.apiserver.errors import FieldError
 from overspill_lab.apiserver.names import generated
 from overspill_lab.apiserver.quotas import QuotaBook
-from overspill_lab.apiserver.resources import DEPLOYMENTS, JOBS, NAMESPACES, PODS, PRIORITY_CLASSES, Resource
+from overspill_lab.apiserver.resources import DEPLOYMENTS, JOBS, NAMESPACES, PODS, PRIORITY_CLASSES, SERVICES, Resource
 from overspill_lab.apiserver.shapes import check_shape
 from overspill_lab.apiserver.store import Entry, Store, key_of
 from overspill_lab.apiserver.validation import validate_create, validate_update
@@ -24,6 +26,7 @@ Change = Callable[[JsonObject], JsonObject]
 # Which metadata a write to `status` may not touch either (custom resources: none of it may change).
 _STATUS_KEEPS = {PODS: "ownerReferences", DEPLOYMENTS: "labels"}
 _SERVER_OWNED = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "generateName")
+_FIRST_SERVICE_ADDRESS = ipaddress.IPv4Address("10.96.0.0")
 _NEVER_KEPT = ("managedFields", "selfLink")
 
 
@@ -34,6 +37,7 @@ class Registry:
         self.store = store
         self.now = now
         self._quotas = QuotaBook(store)
+        self._service_numbers = itertools.count(1)
 
     def read(self, resource: Resource, namespace: str, name: str) -> Entry:
         """Return an object; raises 404."""
@@ -43,15 +47,17 @@ class Registry:
         return entry
 
     def create(self, resource: Resource, namespace: str, obj: JsonObject, *, dry_run: bool = False) -> Entry:
-        """Create an object. Raises 400 (shape), 403, 404 (namespace), 409 (exists), 422 (rules)."""
-        obj = self._normalised(resource, obj)
+        """Create an object. Raises UndecodableError, 400, 403, 404 (namespace), 409 (exists) and 422 (rules)."""
+        obj = _normal(resource, obj)
         metadata = self._identify(resource, namespace, obj)
-        check_shape(resource, resource.versions[0], obj)
-        apply_defaults(resource, obj)
+        obj = _read(resource, obj)
         plugins.admit_create(resource, namespace, obj, self.store)
         self._admit(resource, obj)
         if resource is JOBS:
             identify_job(obj)
+        elif resource is SERVICES and "clusterIP" not in obj["spec"]:
+            obj["spec"]["clusterIP"] = str(_FIRST_SERVICE_ADDRESS + next(self._service_numbers))
+            apply_defaults(resource, obj)
         reset_status(resource, obj)
         if resource.has_generation:
             metadata["generation"] = 1
@@ -60,22 +66,11 @@ class Registry:
         if resource is PODS:
             self._quotas.admit(obj)
         key = key_of(namespace, metadata["name"])
+        if metadata.pop("resourceVersion", ""):
+            raise errors.server_error("resourceVersion should not be set on objects to be created")
         if key in self.store.collection(resource).entries:
             raise errors.already_exists(resource, metadata["name"])
-        if metadata.pop("resourceVersion", ""):
-            raise errors.internal("resourceVersion should not be set on objects to be created")
         return Entry(key, obj, 0) if dry_run else self.store.put(resource, key, obj)
-
-    def _normalised(self, resource: Resource, obj: JsonObject) -> JsonObject:
-        try:
-            normal: JsonObject = normalise(obj, keep_empty=resource.custom)
-            if not resource.custom:
-                moments.normalise_times(normal)
-        except ValueError as problem:
-            kind = resource.kind
-            message = f'{kind} in version "{resource.versions[0]}" cannot be handled as a {kind}: {problem}'
-            raise errors.bad_request(message) from problem
-        return normal
 
     def _identify(self, resource: Resource, namespace: str, obj: JsonObject) -> JsonObject:
         metadata: JsonObject = obj.setdefault("metadata", {})
@@ -115,17 +110,15 @@ class Registry:
     def update(
         self, resource: Resource, namespace: str, name: str, change: Change, *, part: str = "", dry_run: bool = False
     ) -> Entry:
-        """Change an object, or its `status` part alone. Raises 404, 409 (stale or another UID) and 422 (rules).
+        """Change an object, or its `status` part alone. Raises UndecodableError, 404, 409 (stale) and 422 (rules).
 
         A change that changes nothing is not a write: the version stays. An object that was only waiting for its
         finalizers goes when the last one does.
         """
         entry = self.read(resource, namespace, name)
-        obj = self._normalised(resource, change(decode(entry.body)))
-        check_shape(resource, resource.versions[0], obj)
+        obj = _read(resource, _normal(resource, change(decode(entry.body))))
         self._carry_over(resource, entry, obj)
         _isolate(resource, obj, entry.obj, part)
-        apply_defaults(resource, obj)
         plugins.admit_update(resource, obj)
         if resource.has_generation and _is_new_generation(resource, obj, entry.obj):
             obj["metadata"]["generation"] = entry.obj["metadata"].get("generation", 0) + 1
@@ -136,7 +129,8 @@ class Registry:
         if dry_run:
             return Entry(entry.key, obj, entry.revision)
         if deletion.is_finished(resource, obj["metadata"]):
-            return deletion.remove(self.store, resource, entry.key)
+            deletion.remove(self.store, resource, entry.key)
+            return Entry(entry.key, obj, self.store.revision)
         written = self.store.put(resource, entry.key, obj)
         if resource is NAMESPACES:
             deletion.finish_namespace(self.store, name)
@@ -144,7 +138,8 @@ class Registry:
 
     def rewrite(self, resource: Resource, entry: Entry, change: Change, *, dry_run: bool = False) -> Entry:
         """Change an object as the server itself does (binding, eviction): past the rules for clients."""
-        obj = normalise(change(decode(entry.body)), keep_empty=resource.custom)
+        obj = _normal(resource, change(decode(entry.body)))
+        apply_defaults(resource, obj)
         if obj == entry.obj:
             return entry
         return Entry(entry.key, obj, entry.revision) if dry_run else self.store.put(resource, entry.key, obj)
@@ -154,8 +149,7 @@ class Registry:
         metadata, old = obj.setdefault("metadata", {}), entry.obj["metadata"]
         version = metadata.get("resourceVersion", "")
         if not version and not resource.unconditional_update:
-            problem = FieldError.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            raise errors.invalid(resource, entry.name, [problem])
+            raise errors.version_required(resource, entry.name)
         if version and version != old["resourceVersion"]:
             raise errors.conflict(resource, entry.name, errors.STALE)
         metadata["resourceVersion"] = old["resourceVersion"]
@@ -170,6 +164,26 @@ class Registry:
                 metadata[field] = old[field]
 
 
+def _normal(resource: Resource, obj: JsonObject) -> JsonObject:
+    """Return a document as decoding and encoding would leave it; custom resources keep what is empty."""
+    normal: JsonObject = without_nulls(obj) if resource.custom else normalise(obj)
+    return normal
+
+
+def _read(resource: Resource, obj: JsonObject) -> JsonObject:
+    """Check a document's shape, times and quantities and complete it; raises UndecodableError."""
+    check_shape(resource, resource.versions[0], obj)
+    try:
+        if not resource.custom:
+            moments.normalise_times(obj)
+        apply_defaults(resource, obj)
+    except ValueError as problem:
+        kind, version = resource.kind, resource.versions[0]
+        message = f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}'
+        raise errors.UndecodableError(message) from problem
+    return obj
+
+
 def _isolate(resource: Resource, obj: JsonObject, old: JsonObject, part: str) -> None:
     """Keep a write to the object away from its status, and a write to the status away from everything else."""
     if part != "status":
@@ -177,6 +191,8 @@ def _isolate(resource: Resource, obj: JsonObject, old: JsonObject, part: str) ->
             _restore(obj, old, "status")
         return
     metadata = obj["metadata"]
+    if resource is PODS:
+        obj.setdefault("status", {}).setdefault("qosClass", old["status"]["qosClass"])
     if resource.custom:
         obj["metadata"] = dict(old["metadata"])
     elif field := _STATUS_KEEPS.get(resource):

@@ -57,7 +57,7 @@ CONFIG_MAPS = Resource(kind="ConfigMap", plural="configmaps", singular="configma
 SECRETS = Resource(kind="Secret", plural="secrets", singular="secret")
 SERVICE_ACCOUNTS = Resource(
     kind="ServiceAccount", plural="serviceaccounts", singular="serviceaccount", short_names=("sa",),
-    unconditional_update=False, returns_deleted=True,
+    returns_deleted=True,
 )  # fmt: skip
 SERVICES = Resource(
     kind="Service", plural="services", singular="service", short_names=("svc",), categories=("all",),

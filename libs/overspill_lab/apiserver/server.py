@@ -50,6 +50,8 @@ async def _status_errors(request: web.Request, handler: Handler) -> web.StreamRe
         return await handler(request)
     except errors.ApiError as problem:
         return _failure(problem)
+    except errors.UndecodableError as problem:
+        return _failure(problem.refusal())
     except web.HTTPRequestEntityTooLarge:
         return _failure(errors.too_large(_LARGEST_BODY))
     except (web.HTTPException, ConnectionError):

@@ -5,8 +5,8 @@ The views of `overspill_objects` are the shapes: the members our programs read. 
 
 import msgspec
 
-from overspill_lab.apiserver import errors
 from overspill_lab.apiserver.documents import JsonObject
+from overspill_lab.apiserver.errors import UndecodableError
 from overspill_lab.apiserver.resources import (
     CLUSTER_QUEUES,
     CONFIG_MAPS,
@@ -56,9 +56,9 @@ _SHAPES: dict[Resource, type[View]] = {
 
 
 def check_shape(resource: Resource, version: str, obj: JsonObject) -> None:
-    """Raise a 400 that names the path, if a member is not of the type its kind gives it."""
+    """Raise UndecodableError that names the path, if a member is not of the type its kind gives it."""
     try:
         msgspec.convert(obj, _SHAPES.get(resource, _AnyObject))
     except msgspec.ValidationError as problem:
         message = f'{resource.kind} in version "{version}" cannot be handled as a {resource.kind}: {problem}'
-        raise errors.bad_request(message) from problem
+        raise UndecodableError(message) from problem

@@ -68,10 +68,14 @@ WATCHERS = web.AppKey("watchers", list[Watcher])
 def _start(query: ListQuery) -> int:
     """Return the version to watch from, 0 for "from the state as it is"; raises 400 and 422."""
     if query.send_initial_events and query.version_match != "NotOlderThan":
-        raise errors.invalid_options("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+        raise _bad_match("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
     if query.version_match and not query.send_initial_events:
-        raise errors.invalid_options("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+        raise _bad_match("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
     return 0 if query.send_initial_events or not query.resource_version else parse_version(query.resource_version)
+
+
+def _bad_match(why: str) -> errors.ApiError:
+    return errors.invalid_options("ListOptions", errors.FieldError.forbidden("resourceVersionMatch", why))
 
 
 def _prime(watcher: Watcher, collection: Collection, namespace: str, start: int) -> errors.ApiError | None:

@@ -3,16 +3,17 @@
 import msgspec
 
 from overspill_lab.apiserver import errors
-from overspill_lab.apiserver.deletion import Preconditions, check_preconditions
 from overspill_lab.apiserver.documents import JsonObject, member, timestamp
 from overspill_lab.apiserver.errors import FieldError
 from overspill_lab.apiserver.registry import Registry
 from overspill_lab.apiserver.resources import PODS, Resource
 from overspill_lab.apiserver.store import Entry
 
+_SCALES = Resource(group="autoscaling", kind="Scale", plural="scales", singular="scale")
+
 
 def bind(registry: Registry, namespace: str, name: str, binding: JsonObject, *, dry_run: bool) -> None:
-    """Assign a pod to a node. Raises 404, 409 (bound already, gated, ending, another UID) and 422 (no target)."""
+    """Assign a pod to a node. Raises 404, 409 (bound already, gated, ending, another UID) and 500 (no target)."""
     node = member(binding, "target", "name")
     metadata = binding.get("metadata") or {}
     if metadata.get("name", name) != name:
@@ -20,9 +21,9 @@ def bind(registry: Registry, namespace: str, name: str, binding: JsonObject, *, 
     if (kind := member(binding, "target", "kind")) not in (None, "", "Node"):
         raise errors.invalid(PODS, name, [FieldError.unsupported("target.kind", kind, ("Node", "<empty>"))])
     if not node:
-        raise errors.invalid(PODS, name, [FieldError.required("target.name")])
+        raise errors.server_error("target.name: Required value")
     pod = registry.read(PODS, namespace, name)
-    check_preconditions(PODS, pod, Preconditions(metadata.get("uid") or None, metadata.get("resourceVersion") or None))
+    _check_meant(pod, metadata)
     if why := _not_bindable(pod.obj, name):
         raise errors.conflict(PODS, name, why, subresource="binding")
     moment = timestamp(registry.now())
@@ -36,6 +37,14 @@ def bind(registry: Registry, namespace: str, name: str, binding: JsonObject, *, 
         return obj
 
     registry.rewrite(PODS, pod, assign, dry_run=dry_run)
+
+
+def _check_meant(pod: Entry, metadata: JsonObject) -> None:
+    for field, what in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        meant, known = metadata.get(field), pod.obj["metadata"][field]
+        if meant and meant != known:
+            why = f"Precondition failed: {what} in precondition: {meant}, {what} in object meta: {known}"
+            raise errors.conflict(PODS, pod.name, why)
 
 
 def _not_bindable(pod: JsonObject, name: str) -> str:
@@ -71,7 +80,7 @@ def read_scale(entry: Entry) -> JsonObject:
             for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
             if key in metadata
         },
-        "spec": {"replicas": spec["replicas"]},
+        "spec": {"replicas": spec["replicas"]} if spec["replicas"] else {},
         "status": {"replicas": status.get("replicas", 0), "selector": ",".join(shown)},
     }
 
@@ -80,13 +89,13 @@ class _ScaleSpec(msgspec.Struct):
     replicas: int = 0
 
 
-def scaled(resource: Resource, name: str, scale: JsonObject) -> int:
-    """Return the replicas that a Scale asks for; raises 400 and 422."""
+def scaled(name: str, scale: JsonObject) -> int:
+    """Return the replicas that a Scale asks for; raises UndecodableError and 422."""
     try:
         replicas = msgspec.convert(scale.get("spec") or {}, _ScaleSpec).replicas
     except msgspec.ValidationError as problem:
-        raise errors.bad_request(f'Scale in version "v1" cannot be handled as a Scale: {problem}') from problem
+        raise errors.UndecodableError(f'Scale in version "v1" cannot be handled as a Scale: {problem}') from problem
     if replicas < 0:
         negative = FieldError.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
-        raise errors.invalid(resource, name, [negative])
+        raise errors.invalid(_SCALES, name, [negative])
     return replicas

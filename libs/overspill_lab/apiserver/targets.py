@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from overspill_lab.apiserver import errors
+from overspill_lab.apiserver.errors import FieldError
 from overspill_lab.apiserver.resources import BY_PATH, Resource
 from overspill_lab.apiserver.selectors import Selection, parse_fields, parse_labels
 
@@ -64,11 +65,11 @@ def parse_target(path: str) -> Target:
 def parse_list_query(resource: Resource, query: Mapping[str, str]) -> ListQuery:
     """Read the query of a collection request; raises 400 for what cannot be understood."""
     labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
-    timeout = _number(query, "timeoutSeconds")
+    timeout = number(query, "timeoutSeconds")
     return ListQuery(
         selection=Selection(parse_labels(labels), parse_fields(fields, resource)),
         watch=_flag(query, "watch"),
-        limit=_number(query, "limit") or 0,
+        limit=number(query, "limit") or 0,
         continue_token=query.get("continue", ""),
         resource_version=query.get("resourceVersion", ""),
         version_match=query.get("resourceVersionMatch", ""),
@@ -81,15 +82,16 @@ def parse_list_query(resource: Resource, query: Mapping[str, str]) -> ListQuery:
 def parse_version(text: str) -> int:
     """Read a resourceVersion that the server has given out; raises 400 for anything else."""
     if not text.isascii() or not text.isdigit():
-        raise errors.bad_request(f"Invalid value: {text!r}: resourceVersion must be a number this server has given out")
+        words = "is not a number that this server has given out"
+        raise errors.bad_request(f'invalid resource version: resourceVersion: Invalid value: "{text}": {words}')
     return int(text)
 
 
-def dry_run(query: Mapping[str, str]) -> bool:
-    """Tell whether nothing is to be stored; raises 400 for a kind of dry run that does not exist."""
+def dry_run(query: Mapping[str, str], options: str) -> bool:
+    """Tell whether nothing is to be stored; raises 422 (on CreateOptions or the like) for another kind of dry run."""
     value = query.get("dryRun", "")
     if value not in ("", "All"):
-        raise errors.bad_request(f'dryRun: Unsupported value: "{value}": supported values: "All"')
+        raise errors.invalid_options(options, FieldError.unsupported("dryRun", [value], ("All",)))
     return value == "All"
 
 
@@ -98,7 +100,8 @@ def _flag(query: Mapping[str, str], name: str) -> bool:
     return value is not None and value.lower() not in ("false", "0")
 
 
-def _number(query: Mapping[str, str], name: str) -> int | None:
+def number(query: Mapping[str, str], name: str) -> int | None:
+    """Return a numeric parameter, None without one; raises 400."""
     text = query.get(name, "")
     if not text:
         return None

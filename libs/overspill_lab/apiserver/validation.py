@@ -11,7 +11,10 @@ from overspill_lab.apiserver import pod_rules, quota_rules, workload_rules
 from overspill_lab.apiserver.documents import JsonObject
 from overspill_lab.apiserver.errors import FieldError
 from overspill_lab.apiserver.names import (
+    FINALIZER_WORDS,
+    LABEL_VALUE_WORDS,
     LABEL_WORDS,
+    PERCENT_WORDS,
     QUALIFIED_WORDS,
     SUBDOMAIN_WORDS,
     is_label,
@@ -40,6 +43,7 @@ from overspill_lab.apiserver.resources import (
 _SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")
 _HIGHEST_USER_PRIORITY = 1_000_000_000
 _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -72,14 +76,7 @@ def _metadata(metadata: JsonObject) -> list[FieldError]:
         if not is_qualified(key):
             problems.append(FieldError.invalid("metadata.labels", key, f"name part {QUALIFIED_WORDS}"))
         if not is_label_value(value):
-            problems.append(
-                FieldError.invalid(
-                    "metadata.labels",
-                    value,
-                    "a valid label must be an empty string or "
-                    f"consist of alphanumeric characters, '-', '_' or '.': {key}",
-                )
-            )
+            problems.append(FieldError.invalid("metadata.labels", value, LABEL_VALUE_WORDS))
     problems += [
         FieldError.invalid("metadata.annotations", key, f"name part {QUALIFIED_WORDS}")
         for key in metadata.get("annotations") or ()
@@ -96,7 +93,12 @@ def _metadata(metadata: JsonObject) -> list[FieldError]:
         for field in ("apiVersion", "kind", "name", "uid"):
             if not reference.get(field):
                 path = f"metadata.ownerReferences[{index}].{field}"
-                problems.append(FieldError.invalid(path, reference.get(field, ""), f"{field} must not be empty"))
+                problems.append(FieldError.required(path, "must not be empty"))
+    problems += [
+        FieldError.invalid(f"metadata.finalizers[{index}]", name, FINALIZER_WORDS)
+        for index, name in enumerate(metadata.get("finalizers") or ())
+        if not (name in _STANDARD_FINALIZERS or ("/" in name and is_qualified(name)))
+    ]
     return problems
 
 
@@ -125,7 +127,7 @@ def _node(node: JsonObject) -> list[FieldError]:
         if not effect:
             problems.append(FieldError.required(f"{path}.effect"))
         elif effect not in _EFFECTS:
-            problems.append(FieldError.unsupported(f"{path}.effect", effect, sorted(_EFFECTS)))
+            problems.append(FieldError.unsupported(f"{path}.effect", effect, _EFFECTS))
         if (key, effect) in seen:
             problems.append(FieldError.duplicate(path, taint))
         seen.add((key, effect))
@@ -136,9 +138,7 @@ def _node_update(node: JsonObject, old: JsonObject) -> list[FieldError]:
     problems = _node(node)
     before, after = ((n.get("spec") or {}).get("providerID", "") for n in (old, node))
     if before and before != after:
-        problems.append(
-            FieldError.forbidden("spec.providerID", 'node updates may not change providerID except from "" to valid')
-        )
+        problems.append(FieldError.invalid("spec.providerID", after, "field cannot be modified once set"))
     return problems
 
 
@@ -157,7 +157,7 @@ def _priority_class(priority_class: JsonObject) -> list[FieldError]:
         )
     policy = priority_class["preemptionPolicy"]
     if policy not in ("Never", "PreemptLowerPriority"):
-        problems.append(FieldError.unsupported("preemptionPolicy", policy, ("Never", "PreemptLowerPriority")))
+        problems.append(FieldError.unsupported("preemptionPolicy", policy, ("PreemptLowerPriority", "Never")))
     return problems
 
 
@@ -178,8 +178,7 @@ def _budget(budget: JsonObject) -> list[FieldError]:
     for field in ("minAvailable", "maxUnavailable"):
         value = spec.get(field)
         if isinstance(value, str) and not re.fullmatch(r"[0-9]+%", value):
-            words = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%')"
-            problems.append(FieldError.invalid(f"spec.{field}", value, words))
+            problems.append(FieldError.invalid(f"spec.{field}", value, PERCENT_WORDS))
         elif isinstance(value, int) and value < 0:
             problems.append(FieldError.invalid(f"spec.{field}", value, "must be greater than or equal to 0"))
     policy = spec.get("unhealthyPodEvictionPolicy")
@@ -219,6 +218,17 @@ def _data(obj: JsonObject) -> list[FieldError]:
     ]
 
 
+def _data_update(obj: JsonObject, old: JsonObject) -> list[FieldError]:
+    problems = _data(obj)
+    if old.get("immutable"):
+        problems += [
+            FieldError.forbidden(field, "field is immutable when `immutable` is set")
+            for field in ("immutable", "data", "binaryData")
+            if obj.get(field) != old.get(field)
+        ]
+    return problems
+
+
 _CREATE_RULES: dict[Resource, Callable[[JsonObject], list[FieldError]]] = {
     PODS: pod_rules.validate,
     NODES: _node,
@@ -240,8 +250,8 @@ _UPDATE_RULES: dict[Resource, Callable[[JsonObject, JsonObject], list[FieldError
     DISRUPTION_BUDGETS: lambda budget, _: _budget(budget),
     RESOURCE_QUOTAS: lambda quota, _: quota_rules.validate(quota),
     LEASES: lambda lease, _: _lease(lease),
-    CONFIG_MAPS: lambda config_map, _: _data(config_map),
-    SECRETS: lambda secret, _: _data(secret),
+    CONFIG_MAPS: _data_update,
+    SECRETS: _data_update,
     DEPLOYMENTS: workload_rules.validate_deployment_update,
     REPLICA_SETS: workload_rules.validate_replica_set_update,
     JOBS: workload_rules.validate_job_update,

@@ -28,7 +28,7 @@ def validate_job(job: JsonObject) -> list[FieldError]:
     """Return what is wrong with a Job."""
     spec = job["spec"]
     problems = [*_counts(spec), *_template(spec)]
-    policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy")
+    policy = spec["template"]["spec"].get("restartPolicy")
     if policy not in ("OnFailure", "Never"):
         path = "spec.template.spec.restartPolicy"
         if policy in (None, "Always"):
@@ -53,19 +53,20 @@ def validate_job_update(job: JsonObject, old: JsonObject) -> list[FieldError]:
     problems = [*_counts(job["spec"]), *_immutable(job, old, ("selector", "completionMode", "podFailurePolicy"))]
     if job["spec"].get("completionMode") != "Indexed":
         problems += _immutable(job, old, ("completions",))
-    template, template_before = job["spec"].get("template"), old["spec"].get("template")
-    never_started = old["spec"].get("suspend") and not (old.get("status") or {}).get("startTime")
-    if never_started:
-        template, template_before = _unschedulable_part(template), _unschedulable_part(template_before)
-    if template != template_before:
-        problems.append(FieldError.invalid("spec.template", job["spec"].get("template"), "field is immutable"))
+    template, before = job["spec"]["template"], old["spec"]["template"]
+    if old["spec"].get("suspend") and not (old.get("status") or {}).get("startTime"):
+        template, before = _fixed_part(template), _fixed_part(before)
+        if template["spec"] != before["spec"]:
+            return [*problems, FieldError.invalid("spec.template.spec", template["spec"], "field is immutable")]
+    if template != before:
+        problems.append(FieldError.invalid("spec.template", template, "field is immutable"))
     return problems
 
 
-def _unschedulable_part(template: JsonObject | None) -> JsonObject:
-    template = template or {}
-    metadata = {k: v for k, v in (template.get("metadata") or {}).items() if k not in _SUSPENDED_METADATA}
-    spec = {k: v for k, v in (template.get("spec") or {}).items() if k not in _SUSPENDED_SPEC}
+def _fixed_part(template: JsonObject) -> JsonObject:
+    """Return what of a template may not change even before the first start."""
+    metadata = {key: value for key, value in template["metadata"].items() if key not in _SUSPENDED_METADATA}
+    spec = {key: value for key, value in template["spec"].items() if key not in _SUSPENDED_SPEC}
     return {**template, "metadata": metadata, "spec": spec}
 
 
@@ -78,8 +79,6 @@ def _counts(spec: JsonObject) -> list[FieldError]:
 
 
 def _template(spec: JsonObject) -> list[FieldError]:
-    if not isinstance(spec.get("template"), dict):
-        return [FieldError.required("spec.template")]
     return validate_spec(spec["template"]["spec"], "spec.template.spec")
 
 
@@ -90,14 +89,13 @@ def _selected_template(spec: JsonObject) -> list[FieldError]:
         problems.append(FieldError.required("spec.selector"))
     elif not selector.get("matchLabels") and not selector.get("matchExpressions"):
         problems.append(FieldError.invalid("spec.selector", selector, "empty selector is invalid for deployment"))
-    elif isinstance(spec.get("template"), dict):
-        labels = (spec["template"].get("metadata") or {}).get("labels") or {}
-        if not selects(selector, labels):
-            path = "spec.template.metadata.labels"
-            problems.append(FieldError.invalid(path, labels, "`selector` does not match template `labels`"))
-        if spec["template"]["spec"].get("restartPolicy") != "Always":
-            path, policy = "spec.template.spec.restartPolicy", spec["template"]["spec"].get("restartPolicy")
-            problems.append(FieldError.unsupported(path, policy, ("Always",)))
+        return problems
+    labels = spec["template"]["metadata"].get("labels") or {}
+    if not selects(selector, labels):
+        path = "spec.template.metadata.labels"
+        problems.append(FieldError.invalid(path, labels, "`selector` does not match template `labels`"))
+    if (policy := spec["template"]["spec"].get("restartPolicy")) != "Always":
+        problems.append(FieldError.unsupported("spec.template.spec.restartPolicy", policy, ("Always",)))
     return problems
 
 

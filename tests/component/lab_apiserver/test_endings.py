@@ -55,6 +55,16 @@ async def test_bound_pod_stays_until_its_kubelet_lets_go(api):
     assert (await api.get(f"{PODS}/p"))[0] == 404
 
 
+async def test_query_of_a_deletion_counts_only_without_a_body(api):
+    """As on a real server, where `?dryRun=All` beside a body deletes."""
+    await api.pod()
+    await api.ok("DELETE", f"{PODS}/p", dryRun="All")
+    await api.ok("GET", f"{PODS}/p")
+    await api.ok("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0}, dryRun="All")
+    assert (await api.get(f"{PODS}/p"))[0] == 404
+    assert (await api.call("DELETE", f"{PODS}/p", gracePeriodSeconds="soon"))[0] == 400
+
+
 async def test_finished_pod_needs_no_grace(api):
     await api.pod()
     await bind(api)
@@ -94,7 +104,7 @@ async def test_policy_addresses_the_garbage_collector(api):
     assert second["metadata"]["finalizers"] == ["orphan"]
     assert (await api.get(f"{JOBS}/c"))[0] == 404
     status, _ = await api.call("DELETE", f"{JOBS}/a", {"propagationPolicy": "Sideways"})
-    assert status == 400
+    assert status == 422
 
 
 async def test_namespace_goes_when_its_contents_have(api):

@@ -5,6 +5,7 @@ import pytest
 from tests.component.lab_apiserver.conftest import JSON_PATCH, MERGE, POD, PODS, STRATEGIC, Api
 
 NODES = "/api/v1/nodes"
+CONTAINER = POD["spec"]["containers"][0]
 FLAVORS = "/apis/kueue.x-k8s.io/v1beta1/resourceflavors"
 
 
@@ -159,6 +160,42 @@ async def test_nulls_and_empty_lists_are_not_served(api):
     assert node["spec"] == {}
 
 
+async def test_status_is_told_back_as_go_writes_it(api):
+    """Empty texts and zeros of `omitempty` members vanish; members without it are there though nobody wrote them."""
+    await api.pod()
+    container = {"name": "main", "image": "i", "imageID": "", "state": {}}
+    condition = {"type": "Ready", "status": "False", "reason": "", "message": ""}
+    status = {"podIP": "10.0.0.1", "reason": "", "conditions": [condition], "containerStatuses": [container]}
+    pod = await api.ok("PATCH", f"{PODS}/p/status", {"status": status}, content_type=STRATEGIC)
+    assert pod["status"] == {
+        "phase": "Pending",
+        "qosClass": "BestEffort",
+        "podIP": "10.0.0.1",
+        "podIPs": [{"ip": "10.0.0.1"}],
+        "conditions": [{"type": "Ready", "status": "False", "lastProbeTime": None, "lastTransitionTime": None}],
+        "containerStatuses": [{**container, "lastState": {}, "ready": False, "restartCount": 0}],
+    }
+    again = await api.ok("PATCH", f"{PODS}/p/status", {"status": status}, content_type=STRATEGIC)
+    assert again["metadata"]["resourceVersion"] == pod["metadata"]["resourceVersion"]
+    body = {"metadata": {"name": "n"}, "spec": {"unschedulable": False}, "status": {"capacity": {"pods": 110}}}
+    node = await api.ok("POST", NODES, body)
+    assert "unschedulable" not in node["spec"]
+    assert node["status"]["allocatable"] == {"pods": "110"}
+    assert node["status"]["nodeInfo"]["kubeletVersion"] == ""
+
+
+async def test_times_are_told_back_in_utc_and_whole_seconds(api):
+    await api.pod()
+    condition = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00.75+02:00"}
+    pod = await api.ok("PATCH", f"{PODS}/p/status", {"status": {"conditions": [condition]}}, content_type=STRATEGIC)
+    assert pod["status"]["conditions"][0]["lastTransitionTime"] == "2025-12-31T22:00:00Z"
+    condition["lastTransitionTime"] = "yesterday"
+    status, _ = await api.call(
+        "PATCH", f"{PODS}/p/status", {"status": {"conditions": [condition]}}, content_type=STRATEGIC
+    )
+    assert status == 422
+
+
 async def test_dry_run_stores_nothing(api):
     await api.ok("POST", PODS, POD, dryRun="All")
     assert (await api.get(f"{PODS}/p"))[0] == 404
@@ -167,7 +204,11 @@ async def test_dry_run_stores_nothing(api):
     await api.ok("DELETE", f"{PODS}/p", dryRun="All")
     assert "labels" not in (await api.ok("GET", f"{PODS}/p"))["metadata"]
     status, answer = await api.call("POST", PODS, POD, dryRun="Some")
-    assert (status, answer["reason"]) == (400, "BadRequest")
+    assert (status, answer["details"]["kind"], answer["details"]["causes"][0]["field"]) == (
+        422,
+        "CreateOptions",
+        "dryRun",
+    )
 
 
 async def test_wrong_shape_names_the_place(api):
@@ -175,6 +216,16 @@ async def test_wrong_shape_names_the_place(api):
     status, answer = await api.call("POST", PODS, body)
     assert (status, answer["reason"]) == (400, "BadRequest")
     assert "$.spec.containers" in answer["message"]
+    await api.pod()
+    for patch, kind in (({"spec": {"containers": "none"}}, MERGE), ({"kind": "Node"}, MERGE)):
+        status, answer = await api.call("PATCH", f"{PODS}/p", patch, content_type=kind)
+        assert (status, answer["details"]["causes"][0]["field"]) == (422, "patch")
+    lots = {
+        "metadata": {"name": "q"},
+        "spec": {"containers": [{**CONTAINER, "resources": {"limits": {"cpu": "lots"}}}]},
+    }
+    status, answer = await api.call("POST", PODS, lots)
+    assert (status, "lots" in answer["message"]) == (400, True)
 
 
 async def test_body_that_is_no_json_is_refused(api):

@@ -30,7 +30,7 @@ def fields(answer):
         ({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}, "spec.containers[0].image"),
         ({"metadata": {"name": "p"}, "spec": gpus("2", "1")}, "spec.containers[0].resources.requests"),
         ({"metadata": {"name": "p"}, "spec": gpus("0.5")}, "spec.containers[0].resources.limits[nvidia.com/gpu]"),
-        ({"metadata": {"name": "p"}, "spec": gpus("lots")}, "spec.containers[0].resources.limits[nvidia.com/gpu]"),
+        ({"metadata": {"name": "p", "finalizers": ["loose"]}, "spec": POD["spec"]}, "metadata.finalizers[0]"),
         ({"metadata": {"name": "p", "labels": {"a": "not ok"}}, "spec": POD["spec"]}, "metadata.labels"),
         ({"spec": POD["spec"]}, "metadata.name"),
         (
@@ -59,11 +59,14 @@ async def test_bound_pod_may_change_little(api):
     image = [{"op": "replace", "path": "/spec/containers/0/image", "value": "example/image:2"}]
     changed = await api.ok("PATCH", f"{PODS}/p", image, content_type=JSON_PATCH)
     assert changed["metadata"]["generation"] == 2
+    await api.ok("PATCH", f"{PODS}/p", {"spec": {"activeDeadlineSeconds": 60}}, content_type=MERGE)
     tolerations = [{**toleration, "tolerationSeconds": 3600} for toleration in pod["spec"]["tolerations"]]
     tolerations.append({"key": "more", "operator": "Exists"})
     await api.ok("PATCH", f"{PODS}/p", {"spec": {"tolerations": tolerations}}, content_type=MERGE)
     for patch in (
         {"spec": {"tolerations": tolerations[:2]}},
+        {"spec": {"containers": []}},
+        {"spec": {"activeDeadlineSeconds": 90}},
         {"spec": {"nodeName": "n"}},
         {"spec": {"nodeSelector": {"a": "b"}}},
         {"spec": {"priority": 5}},
@@ -99,6 +102,9 @@ async def test_job_gets_the_selector_of_its_uid(api):
     job = await api.ok("POST", JOBS, {"metadata": {"name": "j"}, "spec": {"template": TEMPLATE}})
     assert job["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": job["metadata"]["uid"]}}
     assert job["spec"]["template"]["metadata"]["labels"]["job-name"] == "j"
+    assert job["metadata"]["labels"] == job["spec"]["template"]["metadata"]["labels"], (
+        "a Job without labels shows its pods'"
+    )
     assert (job["spec"]["suspend"], job["spec"]["backoffLimit"], job["spec"]["completions"]) == (False, 6, 1)
 
 
@@ -197,7 +203,7 @@ async def test_quota_over_cpu_makes_every_container_say_its_share(api):
     assert (await api.ok("GET", f"{QUOTAS}/q"))["status"]["used"] == {"requests.cpu": "300m"}
 
 
-@pytest.mark.parametrize("spec", [{"scopes": ["BestEffort"]}, {"hard": {"services": "1"}}, {"hard": {"pods": "some"}}])
+@pytest.mark.parametrize("spec", [{"scopes": ["BestEffort"]}, {"hard": {"services": "1"}}])
 async def test_quota_the_lab_cannot_keep_is_refused(api, spec):
     status, answer = await api.call("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": spec})
     assert (status, answer["reason"]) == (422, "Invalid")
