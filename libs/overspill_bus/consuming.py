@@ -29,7 +29,7 @@ _Key = tuple[int, int]  # generation and sequence of the stream
 
 @dataclass(slots=True)
 class _Held:
-    delivery: Delivery  # the newest, should the server deliver it again meanwhile
+    delivery: Delivery
     failures: int = 0  # of the handler, in this process: a message that only waited is not to blame
 
 
@@ -94,9 +94,8 @@ class Consumption:
     def _hold(self, delivery: Delivery, tasks: asyncio.TaskGroup) -> None:
         key = (self._durable.generation, delivery.stream_sequence)
         self._newest = max(self._newest, key)
-        if held := self._held.get(key):
-            held.delivery = delivery
-            return
+        if key in self._held:
+            return  # delivered again meanwhile; the answer to the first delivery counts
         self._held[key] = _Held(delivery)
         lane = self._lanes.get(delivery.subject)
         if lane is None:

@@ -63,7 +63,7 @@ class Durable:
 
         What a predecessor, or we on a connection that broke, left without an answer comes first and in order: the
         server would send it when `ack_wait` is over, after newer messages. What this process has done does not come
-        again, although a server that crashed has forgotten the last answers.
+        again, although the consumer was deleted or the server crashed and forgot the last answers.
         """
         await self._connection.wait_connected()
         consumer = await self._put()
@@ -133,7 +133,7 @@ class Durable:
             raise
 
     async def _start(self) -> dict[str, Any]:
-        """Where the consumer begins: as it is, if it exists; after what we have done, if it was deleted meanwhile."""
+        """Where the consumer begins: the record's beginning, or whatever one that exists was made with."""
         await self._meet_stream()
         try:
             found = (await self._jetstream.consumer_info(STREAM, self.name)).config
@@ -142,8 +142,6 @@ class Durable:
                 raise
         else:
             return {name: found[name] for name in _FIXED_AT_BIRTH if name in found}
-        if self._done_up_to:
-            return {"deliver_policy": "by_start_sequence", "opt_start_seq": self._done_up_to + 1}
         return {"deliver_policy": "all"}
 
     async def _meet_stream(self) -> None:

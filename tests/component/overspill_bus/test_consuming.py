@@ -238,6 +238,28 @@ async def test_a_deleted_consumer_is_made_again_and_nothing_is_lost(bus, witness
         assert await work.finished(10) == [("n", n) for n in range(10)]  # nor is the past handled again
 
 
+async def test_what_was_done_meanwhile_is_not_repeated_when_the_consumer_is_made_again(bus, witness):
+    """An older message of another subject is still in work, so that there is no point before which all is done."""
+    release = asyncio.Event()
+    tried = []
+
+    async def handle(record):
+        tried.append(record.event.node)
+        if record.event.node == "slow":
+            await release.wait()
+
+    await say(bus, ["slow", "quick"], 1)
+    task = asyncio.create_task(bus.consume("work", EVERYTHING, handle))
+    await until(lambda: len(tried) == 2)
+    await witness.js.delete_consumer("EVENTS", "work")
+    await say(bus, ["other"], 1)
+    await until(lambda: "other" in tried)
+    release.set()
+    await until_acknowledged(witness)
+    await cancelled(task)
+    assert sorted(tried) == ["other", "quick", "slow"]
+
+
 async def test_a_deleted_stream_is_made_again(bus, witness):
     async with Work(bus) as work:
         await say(bus, ["n"], 5)
@@ -256,9 +278,12 @@ async def test_a_consumer_that_exists_is_fitted_to_our_settings(bus, witness):
         await cancelled(task)
 
 
-async def test_a_long_effect_is_not_started_twice(bus):
+async def test_a_long_effect_is_not_started_twice_nor_delivered_again(bus, witness):
     await say(bus, ["n"], 1)
     async with Work(bus, lambda _record: 3.0, ack_wait=1.0) as work:
+        await until(lambda: work.tried)
+        await asyncio.sleep(2.0)
+        assert (await witness.js.consumer_info("EVENTS", "work")).num_redelivered == 0
         await work.finished(1)
         assert len(work.tried) == 1
 
