@@ -11,7 +11,7 @@ from typing import Any
 from overspill_bus.bus import connect as connect_bus
 from overspill_bus.settings import BusSettings
 from overspill_bus.testing import nats_server
-from overspill_events.catalog import Event
+from overspill_events.catalog import Event, kebab
 from overspill_events.names import GPU_RESOURCE, SPILLABLE_LABEL
 from overspill_kube.client import Client, PatchKind, connect
 from overspill_kube.outcomes import Done
@@ -24,7 +24,7 @@ from tests.support.lab_apiserver import lab_apiserver
 
 NODE = "overspill"
 NAMESPACE = "default"
-DEADLINE_S = 40.0
+DEADLINE_S = 60.0
 
 
 class Place:
@@ -145,7 +145,7 @@ class Place:
         try:
             async with asyncio.timeout(DEADLINE_S):
                 while not (answer := await condition()):  # noqa: ASYNC110 -- a server has no event to wait for
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(0.1)
         except TimeoutError:
             raise AssertionError(f"never became true; the bridge said:\n{self.log()}") from None
         return answer
@@ -171,4 +171,5 @@ async def said(place: Place, *kinds: type[Event]) -> list[Any]:
     """The payloads of these kinds in the stream, in its order."""
     settings = BusSettings(cluster="test", service="test", nats_url=place.nats_url, name="test")
     async with connect_bus(settings, clock=SystemClock(), wait=True) as bus:
-        return [r.event async for r in bus.read(["overspill.v1.>"]) if isinstance(r.event, kinds)]
+        filters = [f"overspill.v1.test.bridge.{kebab(kind.__name__)}.>" for kind in kinds]
+        return [r.event async for r in bus.read(filters) if isinstance(r.event, kinds)]

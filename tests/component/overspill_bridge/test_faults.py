@@ -7,6 +7,8 @@ import random
 from datetime import datetime
 from itertools import pairwise
 
+import pytest
+
 from overspill_bus.testing import nats_server
 from overspill_events.catalog import (
     InstanceAdopted,
@@ -24,6 +26,8 @@ from overspill_events.reasons import InstanceEnd, SpillReason
 from overspill_kube.resources import NAMESPACES
 from tests.support.bridge_place import NODE, bridge_place, said
 from tests.support.cloud import cloud
+
+pytestmark = pytest.mark.timeout(240)
 
 NO_STOCK = [{"id": "one", "gpuType": "a100", "gpus": 1, "region": "north", "pricePerHour": 1.0, "stock": 1}]
 

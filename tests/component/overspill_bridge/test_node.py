@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from overspill_events.catalog import NodeRegistered
 from overspill_events.names import BASE_TAINT, GPU_RESOURCE, PREFERENCE_TAINT, SWITCH_TAINT, VIRTUAL_LABEL
 from overspill_kube.client import PatchKind
@@ -11,6 +13,8 @@ from overspill_kube.resources import LEASES, NODES
 from overspill_objects.core import Taint
 from overspill_objects.meta import condition_of
 from tests.support.bridge_place import NODE, bridge_place, said
+
+pytestmark = pytest.mark.timeout(240)
 
 
 async def taints(place):

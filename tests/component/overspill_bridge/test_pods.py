@@ -31,7 +31,7 @@ from overspill_kube.resources import CONFIG_MAPS, EVENTS, PODS, SECRETS
 from overspill_objects.meta import condition_of
 from tests.support.bridge_place import NAMESPACE, bridge_place, said
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
 RUN = "OVERSPILL_LAB_RUN_SECONDS"
 EXIT = "OVERSPILL_LAB_EXIT_CODE"
