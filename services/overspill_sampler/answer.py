@@ -1,7 +1,8 @@
 """What Prometheus answered: one number, or why there is none. Pure: status and body in, reading out.
 
 The operator's query must give exactly one series. Nothing else is read as a number: an empty result is not zero,
-several series are not their sum, and an answer with warnings may be partial.
+several series are not their sum, and an answer with warnings may be partial. Infos are remarks on the query (a rate of
+what is not named like a counter): the number stands, and they are told with it.
 """
 
 import math
@@ -42,10 +43,14 @@ class Answer(Struct, frozen=True):
     error_type: str = msgspec.field(default="", name="errorType")
     error: str = ""
     warnings: tuple[str, ...] = ()
+    infos: tuple[str, ...] = ()
 
 
 def read_answer(status: int, body: bytes, *, now: datetime, stale_after: float) -> Reading:
-    """The reading in an answer; a timestamp further than `stale_after` seconds from `now` is stale."""
+    """The reading in an answer; one evaluated further than `stale_after` seconds from `now` is stale.
+
+    That is a clock that is wrong, or a stored answer. Old samples Prometheus must leave out itself, see `prometheus`.
+    """
 
     def without(cause: UnknownCause, detail: str) -> Reading:
         return unknown(Source.QUERY, cause, now=now, detail=detail[:DETAIL_LENGTH])
@@ -64,13 +69,13 @@ def read_answer(status: int, body: bytes, *, now: datetime, stale_after: float) 
         return without(UnknownCause.REFUSED, f"neither an instant vector nor a scalar: {error}")
     samples = (data.result,) if isinstance(data, Scalar) else tuple(series.value for series in data.result)
     if not samples:
-        return without(UnknownCause.NO_SERIES, "the query gives no series")
+        return without(UnknownCause.NO_SERIES, f"the query gives no series from samples of the last {stale_after:g} s")
     if len(samples) > 1:
         return without(UnknownCause.MANY_SERIES, f"the query gives {len(samples)} series; aggregate them to one")
-    return _number(samples[0], now=now, stale_after=stale_after)
+    return _number(samples[0], now=now, stale_after=stale_after, detail="; ".join(answer.infos)[:DETAIL_LENGTH])
 
 
-def _number(sample: Sample, *, now: datetime, stale_after: float) -> Reading:
+def _number(sample: Sample, *, now: datetime, stale_after: float, detail: str) -> Reading:
     timestamp, text = sample
     age = now.timestamp() - timestamp
     if not abs(age) <= stale_after:
@@ -81,4 +86,4 @@ def _number(sample: Sample, *, now: datetime, stale_after: float) -> Reading:
         value = math.nan
     if not math.isfinite(value) or value < 0:  # fewer than no free GPUs is a mistake in the query, not a full home
         return unknown(Source.QUERY, UnknownCause.NOT_A_NUMBER, now=now, detail=f"the value is {text!r}")
-    return Reading(source=Source.QUERY, observed_at=now, free=value)
+    return Reading(source=Source.QUERY, observed_at=now, free=value, detail=detail)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.controlplane import build
-from tests.cluster.controlplane.build import BuildError, binaries
+from tests.cluster.controlplane.build import BuildError, binaries, prometheus
 
 FAKE_GO = """#!/bin/sh
 if [ "$1" = env ]; then echo "${FAKE_GO_VERSION:-go1.26.8}"; exit 0; fi
@@ -19,7 +19,7 @@ while [ $# -gt 0 ]; do
   case "$1" in
     -o) out="$2"; shift;;
     k8s.io/kubernetes/cmd/*) touch "$out${1##*/}";;
-    go.etcd.io/*) touch "$out";;
+    go.etcd.io/*|github.com/prometheus/*) touch "$out";;
   esac
   shift
 done
@@ -132,3 +132,50 @@ def test_the_modules_pin_one_version_of_kubernetes() -> None:
     replaced = [line.split(" => ")[1] for line in build.KUBERNETES.text.splitlines() if " => " in line]
     assert len(replaced) > 20
     assert {line.split()[1] for line in replaced} == {staging}
+
+
+def test_prometheus_and_the_control_plane_are_built_apart(
+    calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_GO_FAILS", "1")
+    with pytest.raises(BuildError, match="undefined: thing"):
+        prometheus()
+    monkeypatch.delenv("FAKE_GO_FAILS")
+    assert binaries().etcd.is_file()
+    assert len(_builds(calls)) == 3
+
+    built = prometheus()
+    assert built.is_file()
+    assert built.parent != binaries().etcd.parent
+    assert prometheus() == built
+    (only,) = _builds(calls)[3:]
+    assert "-tags remove_all_sd" in only
+    assert "Version=3." in only
+
+
+def test_the_control_plane_does_not_ask_for_the_go_that_prometheus_needs(
+    calls: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_GO_VERSION", "go1.26.0")
+    with pytest.raises(BuildError, match=r"the real Prometheus is built with Go 1\.26\.7 or newer"):
+        prometheus()
+    assert binaries().etcd.is_file()
+
+
+def test_the_command_prints_what_it_has_and_fails_for_what_it_has_not(
+    calls: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAKE_GO_VERSION", "go1.26.0")
+    assert build.main() == 2
+    said = capsys.readouterr()
+    assert [Path(line).name for line in said.out.splitlines()] == [
+        "etcd",
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+    ]
+    assert "Prometheus is built with" in said.err
+
+    monkeypatch.delenv("FAKE_GO_VERSION")
+    assert build.main() == 0
+    assert Path(capsys.readouterr().out.splitlines()[-1]).name == "prometheus"

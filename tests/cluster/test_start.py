@@ -11,9 +11,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.cluster.controlplane import start
+from tests.cluster.controlplane import program, start
 from tests.cluster.controlplane.build import Binaries
-from tests.cluster.controlplane.start import ControlPlane, StartError, control_plane
+from tests.cluster.controlplane.program import StartError
+from tests.cluster.controlplane.start import ControlPlane, control_plane
 
 
 async def _get(plane: ControlPlane, path: str, token: str | None = None) -> tuple[int, dict]:
@@ -125,4 +126,4 @@ async def test_a_taken_port_is_tried_again(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(StartError, match="address already in use"):
         async with control_plane():
             pytest.fail("it started")
-    assert len((await asyncio.to_thread(tries.read_text)).splitlines()) == start.PORT_TRIES
+    assert len((await asyncio.to_thread(tries.read_text)).splitlines()) == program.PORT_TRIES

@@ -1,4 +1,4 @@
-"""The lab's API server as a process of its own, for tests that need a cluster's behaviour and no cluster."""
+"""The lab's parts as processes of their own, for tests that need a cluster's behaviour and no cluster."""
 
 import asyncio
 import contextlib
@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 START_WITHIN_S = 30.0
 STOP_WITHIN_S = 10.0
@@ -19,15 +20,15 @@ async def lab_apiserver(folder: Path, *arguments: str, controllers: bool = False
     """
     kubeconfig = folder / "lab-kubeconfig"
     async with contextlib.AsyncExitStack() as stack:
-        await stack.enter_async_context(_part("apiserver", "--kubeconfig-out", str(kubeconfig), *arguments))
+        await stack.enter_async_context(lab_part("apiserver", "--kubeconfig-out", str(kubeconfig), *arguments))
         if controllers:
-            await stack.enter_async_context(_part("controllers", "--kubeconfig", str(kubeconfig)))
+            await stack.enter_async_context(lab_part("controllers", "--kubeconfig", str(kubeconfig)))
         yield kubeconfig
 
 
 @contextlib.asynccontextmanager
-async def _part(module: str, *arguments: str) -> AsyncIterator[None]:
-    """A process of the lab: ready when it has printed its line."""
+async def lab_part(module: str, *arguments: str) -> AsyncIterator[dict[str, Any]]:
+    """A process of the lab, ready: yields the line that it printed then."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", f"overspill_lab.{module}", *arguments, stdout=asyncio.subprocess.PIPE
     )
@@ -35,8 +36,9 @@ async def _part(module: str, *arguments: str) -> AsyncIterator[None]:
         assert process.stdout is not None
         async with asyncio.timeout(START_WITHIN_S):
             line = await process.stdout.readline()
-        assert isinstance(json.loads(line), dict), line
-        yield
+        told = json.loads(line)
+        assert isinstance(told, dict), line
+        yield told
     finally:
         await _stop(process)
 

@@ -1,6 +1,7 @@
 """A scripted server that speaks Prometheus' HTTP API: the answers are recorded shapes, the transport is real.
 
-Values are in the shape that Prometheus 3 gives to an instant query; `says` is what it answers next.
+Values are in the shape that Prometheus 3 gives to an instant query, which `tests/cluster/test_prometheus.py` compares with
+the real one's; `says` is what it answers next.
 """
 
 import asyncio
@@ -23,12 +24,16 @@ class ScriptedPrometheus:
     hang: bool = False
     asked: list[dict[str, str]] = field(default_factory=list)
 
-    def says(self, *values: str, warnings: tuple[str, ...] = (), age: float = 0.0) -> None:
-        """An instant vector of these values."""
+    def says(self, *values: str, warnings: tuple[str, ...] = (), infos: tuple[str, ...] = (), age: float = 0.0) -> None:
+        """An instant vector of these values, evaluated `age` seconds ago."""
         at = round(time.time() - age, 3)
         result = [{"metric": {"n": str(n)}, "value": [at, value]} for n, value in enumerate(values)]
         answer: dict = {"status": "success", "data": {"resultType": "vector", "result": result}}
-        self.status, self.body = 200, json.dumps(answer | ({"warnings": list(warnings)} if warnings else {})).encode()
+        remarks = {"warnings": list(warnings), "infos": list(infos)}
+        self.status, self.body = (
+            200,
+            json.dumps(answer | {name: said for name, said in remarks.items() if said}).encode(),
+        )
 
     def fails(self, status: int, error_type: str, error: str) -> None:
         self.status = status

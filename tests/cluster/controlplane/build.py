@@ -1,8 +1,9 @@
-"""Builds the real control plane once, so that our stand-in can be judged by the original.
+"""Builds the real servers once, so that our stand-ins can be judged by the originals.
 
-etcd and the three Kubernetes servers are plain Go programs whose modules anybody can build; no container and no image is
-needed. Two small module files beside this one pin them, because their dependencies disagree. The binaries live outside the
-tree, in a folder named after everything that shaped them, so a change of version or flag builds anew and nothing else does.
+etcd, the three Kubernetes servers and Prometheus are plain Go programs whose modules anybody can build; no container and
+no image is needed. Small module files beside this one pin them, one each, because their dependencies disagree. The binaries
+live outside the tree, in a folder named after everything that shaped them, so a change of version or flag builds anew and
+nothing else does. The control plane and Prometheus are two builds: neither needs the other's to succeed.
 
 This module knows how to build, and nothing about starting: see `start.py`. It uses the standard library alone, because it
 also runs as a plain command: `python -m tests.cluster.controlplane.build`.
@@ -31,12 +32,12 @@ BASE_FLAGS = ("-mod=readonly", "-trimpath", "-v")
 
 
 class BuildError(RuntimeError):
-    """The control plane cannot be built here; the message says what a person can do about it."""
+    """A server cannot be built here; the message says what a person can do about it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Binaries:
-    """Paths of the four programs."""
+    """Paths of the control plane's four programs."""
 
     etcd: Path
     apiserver: Path
@@ -51,6 +52,7 @@ class Module:
     folder: Path
     pinned: str
     packages: dict[str, str]
+    tags: tuple[str, ...] = ()
 
     @property
     def version(self) -> str:
@@ -75,15 +77,17 @@ class Module:
 
     @property
     def ldflags(self) -> str:
-        """Stripped, and for Kubernetes with the version that the servers tell their clients (a plain build says v0.0.0)."""
-        if self.pinned != "k8s.io/kubernetes":
-            return "-s -w"
-        major, minor, _ = _numbers(self.version)
-        base = "k8s.io/component-base/version"
-        return (
-            f"-s -w -X {base}.gitVersion={self.version} -X {base}.gitMajor={major} -X {base}.gitMinor={minor}"
-            f" -X k8s.io/client-go/pkg/version.gitVersion={self.version}"
-        )
+        """Stripped, and with the version that a server tells its clients where a plain build would tell none."""
+        major, minor, patch = _numbers(self.version)
+        if self.pinned == "k8s.io/kubernetes":
+            base = "k8s.io/component-base/version"
+            return (
+                f"-s -w -X {base}.gitVersion={self.version} -X {base}.gitMajor={major} -X {base}.gitMinor={minor}"
+                f" -X k8s.io/client-go/pkg/version.gitVersion={self.version}"
+            )
+        if self.pinned == "github.com/prometheus/prometheus":  # its Go module calls release 3.16.0 v0.316.0
+            return f"-s -w -X github.com/prometheus/common/version.Version={minor // 100}.{minor % 100}.{patch}"
+        return "-s -w"
 
 
 ETCD = Module(folder=HERE / "etcd", pinned="go.etcd.io/etcd/server/v3", packages={"etcd": "go.etcd.io/etcd/server/v3"})
@@ -96,20 +100,55 @@ KUBERNETES = Module(
     },
 )
 
+PROMETHEUS = Module(
+    folder=HERE / "prometheus",
+    pinned="github.com/prometheus/prometheus",
+    packages={"prometheus": "github.com/prometheus/prometheus/cmd/prometheus"},
+    tags=("remove_all_sd",),  # a third of the packages are clouds' service discoveries; targets here are a fixed list
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """Modules whose programs share a folder of the cache; the last one's version names it."""
+
+    name: str
+    modules: tuple[Module, ...]
+    cold_minutes: int  # on two cores with empty Go caches
+
+    @property
+    def version(self) -> str:
+        """The version that people know it by."""
+        return self.modules[-1].version
+
+    @property
+    def programs(self) -> list[str]:
+        """Everything that can be built."""
+        return [name for module in self.modules for name in module.packages]
+
+
+CONTROL_PLANE = Suite(name="the real control plane", modules=(ETCD, KUBERNETES), cold_minutes=10)
+MONITORING = Suite(name="the real Prometheus", modules=(PROMETHEUS,), cold_minutes=4)
+
+
+def prometheus() -> Path:
+    """Path of the Prometheus server, built first when it is not in the cache. Raises BuildError."""
+    return _built(MONITORING, MONITORING.programs) / "prometheus"
+
 
 def binaries() -> Binaries:
-    """Paths of the programs, built first when they are not in the cache.
+    """Paths of the control plane's programs, built first when they are not in the cache.
 
     `KUBEBUILDER_ASSETS`, when set, names a folder whose etcd and kube-apiserver are used instead of ours (the habit of Go
     projects); the other two are always ours. Raises BuildError.
     """
     assets = os.environ.get("KUBEBUILDER_ASSETS")
-    wanted = [*ETCD.packages, *KUBERNETES.packages]
+    wanted = CONTROL_PLANE.programs
     paths: dict[str, Path] = {}
     if assets:
-        paths = {name: _asset(Path(assets), name) for name in ("etcd", "kube-apiserver")}
+        paths = {name: _asset(Path(assets).absolute(), name) for name in ("etcd", "kube-apiserver")}
         wanted = [name for name in wanted if name not in paths]
-    folder = _built(wanted)
+    folder = _built(CONTROL_PLANE, wanted)
     paths |= {name: folder / name for name in wanted}
     return Binaries(
         etcd=paths["etcd"],
@@ -126,53 +165,53 @@ def _asset(folder: Path, name: str) -> Path:
     return path
 
 
-def _built(wanted: list[str]) -> Path:
+def _built(suite: Suite, wanted: list[str]) -> Path:
     """The cache folder that holds the wanted programs; builds under a lock when it is not there."""
-    folder = cache_root() / _key(wanted)
+    folder = cache_root() / _key(suite, wanted)
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.with_suffix(".lock")):
+    with _locked(folder.with_name(f"{folder.name}.lock"), suite):
         if not folder.is_dir():  # another process may have built it while we waited
-            _build(folder, wanted)
+            _build(folder, suite, wanted)
     return folder
 
 
 def cache_root() -> Path:
     """Where binaries are kept: $OVERSPILL_CLUSTER_CACHE, else the user's cache folder."""
     if own := os.environ.get("OVERSPILL_CLUSTER_CACHE"):
-        return Path(own)
+        return Path(own).absolute()  # programs are started in folders of their own
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "overspill" / "controlplane"
 
 
-def _key(wanted: list[str]) -> str:
+def _key(suite: Suite, wanted: list[str]) -> str:
     """A name that changes with anything that changes a binary: pins, sums, flags, platform, the set of programs."""
     digest = hashlib.sha256()
     parts = [platform.system(), platform.machine(), *BASE_FLAGS, *wanted]
-    for module in (ETCD, KUBERNETES):
-        parts += [module.text, (module.folder / "go.sum").read_text(), module.ldflags]
+    for module in suite.modules:
+        parts += [module.text, (module.folder / "go.sum").read_text(), module.ldflags, *module.tags]
     for part in parts:
         digest.update(part.encode() + b"\0")
-    return f"{KUBERNETES.version}-{digest.hexdigest()[:12]}"
+    return f"{suite.version}-{digest.hexdigest()[:12]}"
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path, suite: Suite) -> Iterator[None]:
     with path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _say("another process is building the control plane; waiting for it")
+            _say(f"another process is building {suite.name}; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _build(folder: Path, wanted: list[str]) -> None:
-    go = _go()
+def _build(folder: Path, suite: Suite, wanted: list[str]) -> None:
+    go = _go(suite)
     _say(
-        f"building {', '.join(wanted)} ({KUBERNETES.version}) once into {folder}; about 10 minutes on two cores"
-        " with empty Go caches, under a minute with full ones"
+        f"building {', '.join(wanted)} ({suite.version}) once into {folder}; about {suite.cold_minutes} minutes on two"
+        " cores with empty Go caches, under a minute with full ones"
     )
     begun = time.monotonic()
     for leftover in folder.parent.glob(f".{folder.name}-*"):  # of a build that was killed: we hold its lock now
@@ -180,7 +219,7 @@ def _build(folder: Path, wanted: list[str]) -> None:
     # Beside its final place, so that the rename is atomic and a broken build is never found by a later call.
     half = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        for module in (ETCD, KUBERNETES):
+        for module in suite.modules:
             _build_module(go, module, [name for name in module.packages if name in wanted], half)
         half.chmod(0o755)
         half.rename(folder)
@@ -189,18 +228,20 @@ def _build(folder: Path, wanted: list[str]) -> None:
     _say(f"built in {_spent(begun)}")
 
 
-def _go() -> str:
+def _go(suite: Suite) -> str:
     """The go command. Raises BuildError when it is missing or too old."""
-    needed = max(ETCD.go_needed, KUBERNETES.go_needed)
+    needed = max(module.go_needed for module in suite.modules)
     wanted = ".".join(map(str, needed))
     go = shutil.which("go")
     if go is None:
-        raise BuildError(f"the real control plane is built with Go {wanted} or newer, and no `go` is on the PATH")
+        raise BuildError(f"{suite.name} is built with Go {wanted} or newer, and no `go` is on the PATH")
     # Asked inside the module: a Go that may fetch newer toolchains answers with the one that it will use there.
-    asked = subprocess.run([go, "env", "GOVERSION"], cwd=KUBERNETES.folder, capture_output=True, text=True, check=False)
+    asked = subprocess.run(
+        [go, "env", "GOVERSION"], cwd=suite.modules[-1].folder, capture_output=True, text=True, check=False
+    )
     if asked.returncode != 0 or _numbers(asked.stdout) < needed:
         seen = asked.stdout.strip() or asked.stderr.strip()
-        raise BuildError(f"the real control plane is built with Go {wanted} or newer; `{go}` is {seen}")
+        raise BuildError(f"{suite.name} is built with Go {wanted} or newer; `{go}` is {seen}")
     return go
 
 
@@ -211,7 +252,8 @@ def _build_module(go: str, module: Module, names: list[str], target: Path) -> No
     packages = [module.packages[name] for name in names]
     # A single package whose folder is not named after its program (etcd's is `v3`) needs the file named in full.
     out = str(target / names[0]) if len(names) == 1 else f"{target}{os.sep}"
-    command = [go, "build", *BASE_FLAGS, "-ldflags", module.ldflags, "-o", out, *packages]
+    tags = ["-tags", ",".join(module.tags)] if module.tags else []
+    command = [go, "build", *BASE_FLAGS, *tags, "-ldflags", module.ldflags, "-o", out, *packages]
     environment = {**os.environ, "CGO_ENABLED": "0"}
     complaints: list[str] = []
     compiled = 0
@@ -240,19 +282,24 @@ def _spent(begun: float) -> str:
 
 
 def _say(text: str) -> None:
-    print(f"controlplane: {text}", file=sys.stderr, flush=True)
+    print(f"real servers: {text}", file=sys.stderr, flush=True)
 
 
 def main() -> int:
-    """Build when needed and print where each program is."""
-    try:
-        built = binaries()
-    except BuildError as error:
-        _say(str(error))
-        return 2
-    for path in (built.etcd, built.apiserver, built.controllers, built.scheduler):
-        print(path)
-    return 0
+    """Build when needed and print where each program is; one build's failure does not stop the other."""
+    failed = False
+    for build in (_control_plane, lambda: [prometheus()]):
+        try:
+            print(*build(), sep="\n")
+        except BuildError as error:
+            failed = True
+            _say(str(error))
+    return 2 if failed else 0
+
+
+def _control_plane() -> list[Path]:
+    built = binaries()
+    return [built.etcd, built.apiserver, built.controllers, built.scheduler]
 
 
 if __name__ == "__main__":

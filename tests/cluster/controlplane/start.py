@@ -5,7 +5,7 @@ its own etcd, API server, and on request controllers and scheduler, on free port
 run at once; when the block ends nothing is left. There is no kubelet: nodes are objects, and whoever wants pods to run
 plays the kubelet over the same API.
 
-It knows nothing of Overspill but the leash that the lab keeps its own processes on.
+It knows nothing of Overspill.
 """
 
 from __future__ import annotations
@@ -13,27 +13,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import secrets
 import shutil
-import signal
-import socket
 import ssl
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import aiohttp
-
-from overspill_lab import leash
 from tests.cluster.controlplane.build import Binaries, binaries
-
-READY_WITHIN_S = 60.0
-STOP_WITHIN_S = 10.0
-LOG_TAIL_LINES = 25
-PORT_TRIES = 3
+from tests.cluster.controlplane.program import Program, free_port, with_free_ports
 
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
@@ -41,34 +30,6 @@ AUDIT_POLICY = {
     "omitStages": ["RequestReceived"],
     "rules": [{"level": "RequestResponse", "verbs": ["create", "update", "patch", "delete"]}, {"level": "Metadata"}],
 }
-
-
-class StartError(RuntimeError):
-    """A program did not become ready; the message carries the end of its log."""
-
-
-@dataclass(kw_only=True)
-class _Program:
-    """One running program and its log."""
-
-    name: str
-    process: asyncio.subprocess.Process
-    log: Path
-
-    def failed(self, why: str) -> StartError:
-        lines = self.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
-        return StartError(f"{self.name} {why}; the end of its log:\n" + "\n".join(lines))
-
-    async def stop(self) -> None:
-        if self.process.returncode is not None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            self.process.send_signal(signal.SIGTERM)
-        try:
-            await asyncio.wait_for(self.process.wait(), STOP_WITHIN_S)
-        except TimeoutError:
-            self.process.kill()
-            await self.process.wait()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,12 +53,17 @@ class ControlPlane:
     kubeconfig: Path
     folder: Path
     audit_log: Path | None = None
-    _programs: list[_Program] = field(default_factory=list, repr=False)
+    _programs: list[Program] = field(default_factory=list, repr=False)
 
     @property
     def ssl(self) -> ssl.SSLContext:
         """A context that trusts this API server and no other."""
         return ssl.create_default_context(cafile=str(self.ca_file))
+
+    @property
+    def authorization(self) -> dict[str, str]:
+        """Headers of a request that may do everything."""
+        return {"Authorization": f"Bearer {self.token}"}
 
     @property
     def pids(self) -> dict[str, int]:
@@ -137,22 +103,11 @@ async def control_plane(
         gates=[f"--feature-gates={name}={str(on).lower()}" for name, on in (feature_gates or {}).items()],
         runtime_config=[f"--runtime-config={entry}" for entry in runtime_config],
     )
-    plane = await _started(programs, wanted)
+    plane = await with_free_ports(lambda: _start(programs, wanted))
     try:
         yield plane
     finally:
         await plane.stop()
-
-
-async def _started(programs: Binaries, wanted: _Wanted) -> ControlPlane:
-    for _ in range(PORT_TRIES - 1):
-        try:
-            return await _start(programs, wanted)
-        except StartError as error:
-            # A port that was free when we asked may be taken by the time it is bound.
-            if "address already in use" not in str(error):
-                raise
-    return await _start(programs, wanted)
 
 
 async def _start(programs: Binaries, wanted: _Wanted) -> ControlPlane:
@@ -165,7 +120,7 @@ async def _start(programs: Binaries, wanted: _Wanted) -> ControlPlane:
             await _start_client(plane, "kube-controller-manager", programs.controllers, wanted)
             # Until its controllers have made this account, the API server refuses every pod of the namespace.
             account = f"{plane.url}/api/v1/namespaces/default/serviceaccounts/default"
-            await _until_ready(plane._programs[-1], account, plane)
+            await plane._programs[-1].until_ready(account, headers=plane.authorization)
         if wanted.scheduler:
             await _start_client(plane, "kube-scheduler", programs.scheduler, wanted)
     except BaseException:
@@ -177,7 +132,7 @@ async def _start(programs: Binaries, wanted: _Wanted) -> ControlPlane:
 def _new_plane(*, audit: bool) -> ControlPlane:
     folder = Path(tempfile.mkdtemp(prefix="overspill-controlplane-"))
     return ControlPlane(
-        url=f"https://127.0.0.1:{_free_port()}",
+        url=f"https://127.0.0.1:{free_port()}",
         ca_file=folder / "certs" / "apiserver.crt",
         token=secrets.token_hex(16),
         kubeconfig=folder / "kubeconfig",
@@ -187,7 +142,7 @@ def _new_plane(*, audit: bool) -> ControlPlane:
 
 
 async def _start_etcd(plane: ControlPlane, program: Path) -> str:
-    client, peer = (f"http://127.0.0.1:{_free_port()}" for _ in range(2))
+    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
     arguments = [
         f"--data-dir={plane.folder / 'etcd'}",
         f"--listen-client-urls={client}",
@@ -198,7 +153,7 @@ async def _start_etcd(plane: ControlPlane, program: Path) -> str:
         "--unsafe-no-fsync",  # the data is thrown away anyway
     ]
     etcd = await _spawn(plane, "etcd", program, arguments)
-    await _until_ready(etcd, f"{client}/health", None)
+    await etcd.until_ready(f"{client}/health")
     return client
 
 
@@ -228,12 +183,12 @@ async def _start_apiserver(plane: ControlPlane, program: Path, etcd_url: str, wa
         policy.write_text(json.dumps(AUDIT_POLICY))
         arguments += [f"--audit-policy-file={policy}", f"--audit-log-path={plane.audit_log}"]
     apiserver = await _spawn(plane, "kube-apiserver", program, arguments)
-    await _until_ready(apiserver, f"{plane.url}/readyz", plane)
+    await apiserver.until_ready(f"{plane.url}/readyz", headers=plane.authorization)
 
 
 async def _start_client(plane: ControlPlane, name: str, program: Path, wanted: _Wanted) -> None:
     """The controllers or the scheduler: clients of the API server like any other, given a port only for their health."""
-    port = _free_port()
+    port = free_port()
     arguments = [
         f"--kubeconfig={plane.kubeconfig}",
         "--leader-elect=false",
@@ -247,7 +202,7 @@ async def _start_client(plane: ControlPlane, name: str, program: Path, wanted: _
         key = plane.ca_file.parent / "apiserver.key"
         arguments += ["--use-service-account-credentials", f"--service-account-private-key-file={key}"]
     started = await _spawn(plane, name, program, arguments)
-    await _until_ready(started, f"https://127.0.0.1:{port}/healthz", plane)
+    await started.until_ready(f"https://127.0.0.1:{port}/healthz")
 
 
 def _write_kubeconfig(plane: ControlPlane) -> None:
@@ -266,40 +221,7 @@ def _write_kubeconfig(plane: ControlPlane) -> None:
     plane.kubeconfig.chmod(0o600)
 
 
-async def _spawn(plane: ControlPlane, name: str, program: Path, arguments: list[str]) -> _Program:
-    path = plane.folder / f"{name}.log"
-    with path.open("wb") as log:
-        # On a leash, so that it does not outlive a test run that was itself killed.
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, leash.__file__, str(os.getpid()), str(program), *arguments),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    started = _Program(name=name, process=process, log=path)
+async def _spawn(plane: ControlPlane, name: str, program: Path, arguments: list[str]) -> Program:
+    started = await Program.spawn(name, program, arguments, folder=plane.folder)
     plane._programs.append(started)
     return started
-
-
-async def _until_ready(program: _Program, url: str, plane: ControlPlane | None) -> None:
-    """Ask until the program says it is healthy. Raises StartError when it has ended or takes too long."""
-    headers = {"Authorization": f"Bearer {plane.token}"} if plane is not None and url.startswith(plane.url) else {}
-    deadline = asyncio.get_running_loop().time() + READY_WITHIN_S
-    async with aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=5)) as session:
-        while asyncio.get_running_loop().time() < deadline:
-            if program.process.returncode is not None:
-                raise program.failed(f"ended with {program.process.returncode}")
-            # Readiness only: its certificate is made while it starts, and no secret but this cluster's own token is sent.
-            with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-                async with session.get(url, ssl=False) as reply:
-                    if reply.status == 200:
-                        return
-            await asyncio.sleep(0.1)
-    raise program.failed(f"was not ready within {READY_WITHIN_S:.0f} s")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -66,6 +66,9 @@ async def test_both_sources_are_in_one_event_and_the_query_is_never_zero_by_acci
             assert readings[Source.CLUSTER].free == 8
             asked = prometheus.asked[0]
             assert (asked["query"], asked["authorization"]) == ("sum(free)", "Bearer hush")
+            assert (asked["timeout"], asked["lookback_delta"]) == ("0.5", "150.0"), (
+                "plain numbers: no unit takes fractions"
+            )
             for change, cause in (
                 (prometheus.says, UnknownCause.NO_SERIES),
                 (lambda: prometheus.says("1", "2"), UnknownCause.MANY_SERIES),

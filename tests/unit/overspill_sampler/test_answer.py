@@ -36,6 +36,11 @@ def test_one_number_is_a_number(answer, free):
     assert (reading.source, reading.free, reading.unknown) == (Source.QUERY, free, None)
 
 
+def test_infos_are_told_with_the_number():
+    reading = read(vector("2.5", infos=["metric might not be a counter", "another"]))
+    assert (reading.free, reading.detail) == (2.5, "metric might not be a counter; another")
+
+
 @pytest.mark.parametrize(
     ("answer", "status", "cause", "said"),
     [
