@@ -1,7 +1,7 @@
 """The last look before an eviction: what was decided from copies must still hold in a live read.
 
-Copies may be seconds old, and seconds are enough for a budget, a floor or a gate to change. Only reading; the judgement
-of what was read is pure and stands beside it.
+Copies may be seconds old, and seconds are enough for a budget, a floor or a gate to change. Only reading; the
+judgement of what was read is pure and stands beside it.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """Which spilled pods return now, and why each of the others stays. Pure: snapshot + now + rules → plan.
 
-Rules are asked in order, the first that speaks wins; they go from what must not be to what may wait its turn. Order of
-return: pods that are bound but do not run, then higher priority, then longest away, then more GPUs, then name.
+Rules are asked in order, the first that speaks wins; they go from what must not be to what may wait its turn. Order
+of return: pods that are bound but do not run, then higher priority, then longest away, then more GPUs, then name.
 """
 
 from collections import defaultdict

@@ -1,7 +1,7 @@
 """Whether a namespace's ResourceQuotas leave headroom for a successor. Pure.
 
-While the old pod ends, old and new are counted together, so that a return needs headroom for one more pod. A quota with
-scopes is read as if it held for every pod: to be too careful costs a wait, the opposite a pod.
+While the old pod ends, old and new are counted together, so that a return needs headroom for one more pod. A quota
+with scopes is read as if it held for every pod: to be too careful costs a wait, the opposite a pod.
 """
 
 from collections.abc import Iterable, Mapping

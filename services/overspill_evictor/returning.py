@@ -1,7 +1,7 @@
 """Carries out one planned return: last look, dry run, intent on record, eviction, result on record.
 
-The order is the promise: no eviction without an acknowledged intent, no intent without an end. An eviction whose answer
-got lost leaves the intent open; `settle_dangling` of the service finds out what became of it.
+The order is the promise: no eviction without an acknowledged intent, no intent without an end. An eviction whose
+answer got lost leaves the intent open; `settle_dangling` of the service finds out what became of it.
 """
 
 from collections.abc import Callable, Collection

@@ -1,7 +1,7 @@
 """The evictor's shell: watches, reads back the stream, and in every cycle decides, acts and tells.
 
-Two loops: returns are settled as soon as the cluster shows their end; new ones are decided once per interval. Both hold
-still while the bus or the cluster cannot be heard.
+Two loops: returns are settled as soon as the cluster shows their end; new ones are decided once per interval. Both
+hold still while the bus or the cluster cannot be heard.
 """
 
 import asyncio
@@ -169,7 +169,7 @@ class Evictor:
             outcomes = await self._carry_out(returns)
             slots -= outcomes[Outcome.EVICTED]
             if outcomes[Outcome.THROTTLED]:
-                return self._slow_down()
+                return "throttled"
             if outcomes[None]:
                 return "unavailable"
             if not outcomes[Outcome.NOT_SENT]:
@@ -179,27 +179,42 @@ class Evictor:
         return None
 
     async def _carry_out(self, returns: tuple[Return, ...]) -> "Counter[Outcome | None]":
-        """At most `parallel` at a time; None counts those whose way to the server or the bus was cut."""
+        """`parallel` owners at a time, the pods of one owner one after the other.
+
+        A budget that has allowed one must have counted it before it is asked about the next. None counts those that
+        were not tried or lost their answer.
+        """
         together = frozenset(one.pod.metadata.uid for one in returns)
+        owners: dict[str, list[Return]] = {}
+        for planned in returns:
+            owners.setdefault(planned.owner.uid, []).append(planned)
         pool = asyncio.Semaphore(self._settings.parallel)
 
-        async def one(planned: Return) -> Outcome | None:
+        async def owned(planned: list[Return]) -> list[Outcome | None]:
             async with pool:
-                try:
-                    return await self._returner.carry_out(planned, together=together)
-                except (KubeUnavailable, KubeError, BusUnavailable) as error:
-                    self._log.warning("return-interrupted", pod=planned.pod.metadata.name, error=str(error))
-                    return None
+                return [await self._attempt(one, together) for one in planned]
 
-        return Counter(await asyncio.gather(*(one(planned) for planned in returns)))
+        done = await asyncio.gather(*(owned(planned) for planned in owners.values()))
+        return Counter(outcome for outcomes in done for outcome in outcomes)
 
-    def _slow_down(self) -> str:
-        """As long as the server asked, longer each time in a row."""
+    async def _attempt(self, planned: Return, together: frozenset[str]) -> Outcome | None:
+        if self._why_idle() is not None:  # throttled, or cut off, since the plan was made
+            return None
+        try:
+            outcome = await self._returner.carry_out(planned, together=together)
+        except (KubeUnavailable, KubeError, BusUnavailable) as error:
+            self._log.warning("return-interrupted", pod=planned.pod.metadata.name, error=str(error))
+            return None
+        if outcome is Outcome.THROTTLED:
+            self._slow_down()
+        return outcome
+
+    def _slow_down(self) -> None:
+        """The whole loop, as long as the server asked, longer each time in a row."""
         wait = min(LONGEST_THROTTLE, self._returner.retry_after * 2**self._throttles)
         self._throttles += 1
         self._paused_until = self._clock.monotonic() + wait
         self._log.warning("throttled", seconds=wait)
-        return "throttled"
 
     def _tell(self, plan: Plan) -> None:
         """Why pods stay, where the reason is a new one; and forget what is gone."""

@@ -26,6 +26,9 @@ SHORT = {
 }  # fmt: skip
 
 
+COMMON = ("MODE", "KUBECONFIG")
+
+
 class Home:
     """Replicas `web-…` of ReplicaSet web, wherever the test puts them."""
 
@@ -114,8 +117,8 @@ class Home:
             await asyncio.sleep(0.1)
 
     def settings(self, **more: str) -> Settings:
-        own = {f"OVERSPILL_EVICTOR_{name}": value for name, value in (SHORT | more).items() if name != "MODE"}
-        common = {"OVERSPILL_MODE": more["MODE"]} if "MODE" in more else {}
+        own = {f"OVERSPILL_EVICTOR_{name}": value for name, value in (SHORT | more).items() if name not in COMMON}
+        common = {f"OVERSPILL_{name}": more[name] for name in COMMON if name in more}
         return load(Settings, service=SERVICE, env=self.house.env(**own, **common))
 
     @contextlib.asynccontextmanager

@@ -27,6 +27,7 @@ from overspill_events.reasons import GateReason, HoldReason, Place, RefusalReaso
 from overspill_kube.resources import PODS
 from overspill_runtime.clock import SystemClock
 from tests.component.overspill_evictor.home import HOME, VIRTUAL, Home
+from tests.component.overspill_evictor.proxy import Fault, eviction_proxy
 from tests.support.house import eventually, house
 
 
@@ -173,6 +174,59 @@ async def test_a_successor_that_never_comes_frees_the_room(place: Home) -> None:
     async with place.evictor(RETURN_TIMEOUT="1.5"):
         (settled,) = await place.until_told(ReturnSettled)
     assert (settled.place, settled.successor) == (Place.EXPIRED, None)
+
+
+async def test_pods_under_one_budget_leave_one_after_the_other(place: Home) -> None:
+    """The budget allows one: the second is asked about when the first is counted, so that no intent comes to nothing."""
+    await place.build(replicas=4)
+    await place.replica(on=HOME)
+    await place.replica(on=HOME)
+    for _ in range(2):
+        await place.replica(on=VIRTUAL)
+    await place.budget(allowed=1)
+    async with place.evictor(MAX_IN_FLIGHT_PER_OWNER="2"):
+        await place.until_told(EvictionRefused)
+        await place.until_told(PodEvicted)
+    assert len(await place.told(ReturnIntended)) == 1
+    assert len(await place.leaving()) == 1
+
+
+async def test_a_throttling_server_slows_the_whole_loop(place: Home, tmp_path: Path) -> None:
+    """429 without a budget's cause: told with the server's wish, nobody else is asked for meanwhile, then it goes on."""
+    await place.build()
+    await place.replica(on=HOME)
+    for _ in range(2):
+        await place.replica(on=VIRTUAL)
+    async with eviction_proxy(place.house.kubeconfig, tmp_path) as (proxy, kubeconfig):
+        proxy.faults.append(Fault.THROTTLE)
+        async with place.evictor(KUBECONFIG=str(kubeconfig), MAX_IN_FLIGHT_PER_OWNER="2"):
+            (refused,) = await place.until_told(EvictionRefused)
+            assert (refused.reason, refused.retry_after_seconds) == (RefusalReason.THROTTLED, 2)
+            (settled,) = await place.until_told(ReturnSettled)
+            assert settled.place is Place.NOT_EVICTED
+            await asyncio.sleep(1)
+            assert proxy.evictions == 1
+            await place.until_told(PodEvicted, 2)
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.LOSE_REQUEST])
+async def test_an_eviction_without_an_answer_is_found_out(place: Home, tmp_path: Path, fault: Fault) -> None:
+    """The cluster tells whether it happened: told once as evicted, or as not evicted and tried again."""
+    await place.build()
+    await place.replica(on=HOME)
+    away = await place.replica(on=VIRTUAL)
+    async with eviction_proxy(place.house.kubeconfig, tmp_path) as (proxy, kubeconfig):
+        proxy.faults.append(fault)
+        async with place.evictor(KUBECONFIG=str(kubeconfig)), place.kept(2):
+
+            async def at_home() -> bool:
+                return Place.HOME in [one.place for one in await place.told(ReturnSettled)]
+
+            await eventually(at_home)
+    assert [one.pod.name for one in await place.told(PodEvicted)] == [away]
+    places = [one.place for one in await place.told(ReturnSettled)]
+    assert places == ([Place.HOME] if fault is Fault.LOSE_ANSWER else [Place.NOT_EVICTED, Place.HOME])
+    assert len(await place.told(ReturnIntended)) == len(places)
 
 
 async def intended(place: Home, name: str) -> ReturnIntended:
