@@ -38,6 +38,7 @@ class Observation(Struct, frozen=True, kw_only=True):
 
     pods_spilled: int
     spilled_left: tuple[str, ...]  # pods still on the virtual node
+    vanished: tuple[str, ...]  # spilled pods that failed, or went away without an eviction
     returned: int
     deployments_short: tuple[str, ...]  # "name: 3 of 4 at home"
     jobs_unfinished: tuple[str, ...]
@@ -184,6 +185,9 @@ def _ceiling(seen: Observation) -> tuple[bool, str]:
 
 RULES: Mapping[str, Callable[[Observation], tuple[bool, str]]] = {
     "spilled-pods-came-home-or-finished": _home,
+    "spilled-pods-leave-by-eviction-only": lambda seen: _none_of(
+        seen.vanished, "spilled pods failed or went without an eviction"
+    ),
     "deployments-whole-at-home": lambda seen: _none_of(
         seen.deployments_short, "deployments are short of replicas at home"
     ),

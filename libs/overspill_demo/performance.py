@@ -36,6 +36,7 @@ from overspill_runtime.clock import SystemClock
 
 QUIET_S: Final = 2.0  # the end must hold this long to count
 LOOK_EVERY_S: Final = 0.5
+FULL: Final = 0.1  # of home's GPUs free, or less: inference scales up into a full home
 MIDDLE: Final = 8  # the middle is reached when one in eight inference replicas is where the victim is needed
 
 
@@ -105,7 +106,7 @@ async def _played(
         books = ProviderBooks(lab.cloud_url, lab.cloud_token, session)
         watch = Watch(scenario, kube=kube, bus=bus, books=books)
         await stack.enter_async_context(watch.running())
-        story = Story(scenario, kube, note=progress.note)
+        story = Story(scenario, kube, home_is_full=lambda: watch.free_share() <= FULL, note=progress.note)
         await _unless_it_fails(lab, _tell(story, watch, lab, options, progress))
         seen = await watch.observation(lab.ledger, max_external_gpus=MAX_EXTERNAL_GPUS)
         around = Circumstances(

@@ -35,6 +35,9 @@ class Recollection:
         self.owners: dict[str, str] = {}  # UID of every pod ever seen → the Deployment or Job it belongs to
         self.spilled: dict[str, str] = {}  # UID → namespace/name
         self.evictions: dict[str, Eviction] = {}
+        self.vanished: dict[
+            str, str
+        ] = {}  # UID → namespace/name of spilled pods that failed, or went without an eviction
         self.openings = 0
         self.closings = 0
         self.home_max = 0
@@ -80,6 +83,9 @@ class Recollection:
             and target.reason == "EvictionByEvictionAPI"
         ):
             self.evictions[uid] = _eviction(pod, others, spilled=uid in self.spilled)
+        is_lost = pod.status.phase == "Failed" or (gone and pod.status.phase not in FINISHED)
+        if is_lost and uid in self.spilled and uid not in self.evictions:
+            self.vanished[uid] = self.spilled[uid]
 
 
 def figures(recollection: Recollection, nodes: Iterable[Node], pods: Iterable[Pod]) -> Figures:

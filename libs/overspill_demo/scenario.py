@@ -47,7 +47,7 @@ class Research(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Scaling(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """At `at` the Deployment is scaled to `replicas`."""
+    """At `at` the Deployment is scaled to `replicas`; after the start not before research has filled home."""
 
     at: Seconds
     replicas: Positive
@@ -139,6 +139,9 @@ def check(scenario: Scenario, *, where: str) -> None:
         times = [scaling.at for scaling in deployment.scalings]
         if times != sorted(times):
             raise ScenarioError(f"{where}: $.inference[{index}].scalings: `at` must grow, is {times}")
+        replicas = [scaling.replicas for scaling in deployment.scalings]
+        if replicas != sorted(set(replicas)):  # who is scaled away does not come home, and could not be judged
+            raise ScenarioError(f"{where}: $.inference[{index}].scalings: `replicas` must grow, is {replicas}")
     for item in _work(scenario):
         if not any(_holds(node, item.shape) for node in scenario.nodes):
             raise ScenarioError(f"{where}: shape of {item.name}: no home node is large enough for {item.shape}")

@@ -31,6 +31,7 @@ KINDS: Final[dict[str, Resource[Any]]] = {
         CLUSTER_QUEUES, DEPLOYMENTS, JOBS, LOCAL_QUEUES, NAMESPACES, PDBS, PRIORITY_CLASSES, RESOURCE_FLAVORS,
     )
 }  # fmt: skip
+LOOK_EVERY_S: Final = 0.2
 AT_ONCE: Final = 4  # creations under way together; users do not wait for each other either
 
 
@@ -41,9 +42,12 @@ class StoryError(Exception):
 class Story:
     """One performance of a scenario."""
 
-    def __init__(self, scenario: Scenario, kube: Client, *, note: Callable[[str], None]) -> None:
+    def __init__(
+        self, scenario: Scenario, kube: Client, *, home_is_full: Callable[[], bool], note: Callable[[str], None]
+    ) -> None:
         self._scenario = scenario
         self._kube = kube
+        self._home_is_full = home_is_full
         self._note = note
         self.all_submitted = asyncio.Event()
 
@@ -85,7 +89,10 @@ class Story:
         await self._patch(CLUSTER_QUEUES, objects.CLUSTER_QUEUE, None, {"spec": {"stopPolicy": "None"}})
 
     async def _inference(self) -> None:
-        """Every Deployment is created at its first scaling and scaled afterwards, all in the order of arrival."""
+        """Every Deployment is created at its first scaling and scaled afterwards, all in the order of arrival.
+
+        What comes after the start waits until research has filled home, and is as late as that was.
+        """
         started = asyncio.get_running_loop().time()
         steps = sorted(
             (
@@ -100,7 +107,10 @@ class Story:
             inference = self._scenario.inference[index]
             if at > 0 and not grown:
                 grown = True
-                self._note("inference scales up")
+                while not self._home_is_full():  # noqa: ASYNC110 the condition spans several informers
+                    await asyncio.sleep(LOOK_EVERY_S)
+                self._note("home is full; inference scales up")
+                started = asyncio.get_running_loop().time() - at
             if replicas == inference.scalings[0].replicas:
                 await self._create(objects.deployment(inference))
             else:

@@ -36,6 +36,7 @@ class Stream:
     def __init__(self) -> None:
         self.numbers: dict[tuple[str, str], set[int]] = {}  # (source, epoch) → numbers seen
         self.events = 0
+        self.last = 0  # stream sequence
         self.refused = 0
         self.intents: dict[str, int] = {}  # pod UID → stream sequence
         self.evicted: dict[str, int] = {}
@@ -47,8 +48,9 @@ class Stream:
         """Note one message."""
         envelope = recorded.envelope
         self.events += 1
-        self.numbers.setdefault((envelope.source, envelope.epoch), set()).add(envelope.sequence)
-        position = envelope.stream_sequence or 0
+        if envelope.source:  # empty: a message without readable headers is nobody's event and has no number
+            self.numbers.setdefault((envelope.source, envelope.epoch), set()).add(envelope.sequence)
+        position = self.last = envelope.stream_sequence or 0
         match recorded.event:
             case catalog.ReturnIntended(pod=pod):
                 self.intents.setdefault(pod.uid, position)
@@ -115,6 +117,10 @@ class Watch:
         """Where everything is now."""
         return figures(self.recollection, self._nodes.items.values(), self._pods.items.values())
 
+    def free_share(self) -> float:
+        """Share of home's GPUs that are free, between 0 and 1."""
+        return self.figures().free_gpus / self.scenario.home_gpus
+
     def spilled_left(self) -> tuple[str, ...]:
         """Pods on virtual nodes that have not finished."""
         virtual = self.recollection.virtual_nodes
@@ -151,12 +157,13 @@ class Watch:
         """Everything that was seen, at the end. Waits for the ledger to catch up, within bounds."""
         cluster = await self._kube.get(NAMESPACES, "kube-system")
         uid = cluster.metadata.uid if cluster else ""
-        in_stream, in_ledger = await self._counts(ledger)
-        recollection, stream = self.recollection, self.stream
+        recollection = self.recollection
+        stream, in_ledger = await self._record(ledger)
         short = self.short_deployments()
         return Observation(
             pods_spilled=len(recollection.spilled),
             spilled_left=self.spilled_left(),
+            vanished=tuple(recollection.vanished.values()),
             returned=len(recollection.evictions.keys() & recollection.spilled.keys()),
             deployments_short=short,
             jobs_unfinished=await self.unfinished_jobs(),
@@ -173,20 +180,24 @@ class Watch:
             pods_seen=frozenset(recollection.owners),
             max_external_gpus=max_external_gpus,
             stream_gaps=stream.gaps(),
-            events_in_stream=in_stream,
+            events_in_stream=stream.events,
             events_in_ledger=in_ledger,
             floor=FLOOR,
         )
 
-    async def _counts(self, path: Path) -> tuple[int, int]:
-        """Events in stream and ledger at a moment when they agree, or after LEDGER_PATIENCE_S as they stand."""
+    async def _record(self, path: Path) -> tuple[Stream, int]:
+        """The stream as it stands, and how many of its events the ledger has once it had the time to catch up.
+
+        Read anew from the beginning: what was heard while the story went on may not stand there any more.
+        """
+        stream = Stream()
+        async for recorded in self._bus.read([STREAM_SUBJECTS], since=1):
+            stream.take(recorded)
         deadline = asyncio.get_running_loop().time() + LEDGER_PATIENCE_S
-        while True:
-            async with open_ledger(path) as ledger:
-                in_stream, in_ledger = self.stream.events, await ledger.count()
-            if in_stream == in_ledger or asyncio.get_running_loop().time() > deadline:
-                return in_stream, in_ledger
-            await asyncio.sleep(0.1)
+        async with open_ledger(path) as ledger:
+            while await ledger.count() < stream.events and asyncio.get_running_loop().time() < deadline:
+                await asyncio.sleep(0.1)
+            return stream, sum(event.stream_sequence <= stream.last for event in await ledger.events())
 
     async def _poll_books(self) -> None:
         while True:
