@@ -75,12 +75,12 @@ async def _lab() -> AsyncIterator[Endpoint]:
     with tempfile.TemporaryDirectory(prefix="overspill-lab-") as folder:
         kubeconfig = Path(folder) / "kubeconfig"
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_part(folder, "apiserver", "--port", "0", "--kubeconfig-out", str(kubeconfig)))
+            stack.enter_context(lab_part(folder, "apiserver", "--port", "0", "--kubeconfig-out", str(kubeconfig)))
             await eventually(
                 lambda: asyncio.to_thread(_size, kubeconfig), bool, "the lab's API server writes its kubeconfig"
             )
-            stack.enter_context(_part(folder, "controllers", "--kubeconfig", str(kubeconfig)))
-            stack.enter_context(_part(folder, "scheduler", "--kubeconfig", str(kubeconfig)))
+            stack.enter_context(lab_part(folder, "controllers", "--kubeconfig", str(kubeconfig)))
+            stack.enter_context(lab_part(folder, "scheduler", "--kubeconfig", str(kubeconfig)))
             yield endpoint_of(kubeconfig)
 
 
@@ -123,7 +123,8 @@ PARTS: list[Part] = []
 
 
 @contextlib.contextmanager
-def _part(folder: str, module: str, *arguments: str) -> Iterator[None]:
+def lab_part(folder: str, module: str, *arguments: str) -> Iterator[None]:
+    """A part of the lab running; its log is in the folder."""
     part = Part(folder, module, *arguments)
     PARTS.append(part)
     try:
