@@ -193,9 +193,10 @@ class Watch:
         stream = Stream()
         async for recorded in self._bus.read([STREAM_SUBJECTS], since=1):
             stream.take(recorded)
-        deadline = asyncio.get_running_loop().time() + LEDGER_PATIENCE_S
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + LEDGER_PATIENCE_S
         async with open_ledger(path) as ledger:
-            while await ledger.count() < stream.events and asyncio.get_running_loop().time() < deadline:
+            while await ledger.count() < stream.events and loop.time() < deadline:  # noqa: ASYNC110 another process writes
                 await asyncio.sleep(0.1)
             return stream, sum(event.stream_sequence <= stream.last for event in await ledger.events())
 

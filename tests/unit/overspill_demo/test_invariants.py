@@ -19,6 +19,7 @@ def eviction(uid: str, *, spilled: bool = True, others: int = 3) -> Eviction:
 GOOD = Observation(
     pods_spilled=2,
     spilled_left=(),
+    vanished=(),
     returned=2,
     deployments_short=(),
     jobs_unfinished=(),
@@ -42,6 +43,7 @@ GOOD = Observation(
 
 BROKEN = {
     "spilled-pods-came-home-or-finished": {"spilled_left": ("inference/u2",)},
+    "spilled-pods-leave-by-eviction-only": {"vanished": ("inference/u2",)},
     "deployments-whole-at-home": {"deployments_short": ("a: 1 of 2 at home",)},
     "research-finished": {"jobs_unfinished": ("r",)},
     "no-instance-lives": {"instances": (life("i1", "u1", 0, None),)},

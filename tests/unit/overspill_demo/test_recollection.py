@@ -67,3 +67,16 @@ def test_the_most_pods_at_home_at_once():
     seen.see_pod(pod("3", "h"), [])
     seen.see_pod(pod("2", "h"), [], gone=True)
     assert seen.home_max == 2
+
+
+def test_spilled_pods_that_go_without_an_eviction_have_vanished():
+    """Deleted or failed outside; who was evicted, finished or was never outside has not."""
+    seen = Recollection()
+    seen.see_node(node(is_open=True))
+    seen.see_pod(pod("deleted", "v"), [], gone=True)
+    seen.see_pod(pod("failed", "v", phase="Failed"), [])
+    seen.see_pod(pod("evicted", "v", EVICTED), [])
+    seen.see_pod(pod("evicted", "v", EVICTED), [], gone=True)
+    seen.see_pod(pod("finished", "v", phase="Succeeded"), [], gone=True)
+    seen.see_pod(pod("home", "h"), [], gone=True)
+    assert set(seen.vanished) == {"deleted", "failed"}

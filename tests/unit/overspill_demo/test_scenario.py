@@ -87,6 +87,18 @@ def test_a_smallest_scenario_is_accepted(tmp_path: Path):
             "`at` must grow",
         ),
         (
+            {
+                "inference": [
+                    {
+                        "name": "i",
+                        "shape": {"cpu_milli": 1, "memory_mib": 1, "gpus": 1},
+                        "scalings": [{"at": 1, "replicas": 3}, {"at": 5, "replicas": 2}],
+                    }
+                ]
+            },
+            "`replicas` must grow",
+        ),
+        (
             {"research": [{"name": "i", "shape": {"cpu_milli": 1, "memory_mib": 1, "gpus": 1}, "run_seconds": 3}]},
             "unique",
         ),
