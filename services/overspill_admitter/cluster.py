@@ -5,7 +5,7 @@ says so. It must not know what is decided from it.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
@@ -33,16 +33,18 @@ from overspill_kube.resources import (
     Resource,
 )
 from overspill_objects.core import Pod
+from overspill_objects.queues import ClusterQueue, LocalQueue, ResourceFlavor
 from overspill_runtime.clock import Clock
 
 RETRY_SECONDS: Final = 2.0
 
 
 class Cluster:
-    """Ten informers at most; `open` finds the queues' version, then `run` keeps everything."""
+    """`find_queues` finds the version of the queue objects, then `run` keeps everything."""
 
     def __init__(self, client: Client, clock: Clock, *, resource: str) -> None:
         self._client, self._clock, self._resource = client, clock, resource
+        self._kinds: tuple[Resource[Any], ...] = _QUEUE_KINDS
         self._queues_missing: str | None = "queue objects not looked for yet"
         self.jobs = Informer(client, JOBS)
         self.pods = Informer(client, PODS)
@@ -67,8 +69,16 @@ class Cluster:
                 self._queues_missing = f"{KUEUE_GROUP} is not served: install the queues' custom resource definitions"
             await self._clock.sleep(RETRY_SECONDS)
 
+    def queue_objects(self) -> Iterator[tuple[Resource[Any], ClusterQueue | LocalQueue | ResourceFlavor]]:
+        """Each with its kind, in the version that is served."""
+        queues, locals_, flavors = self._kinds
+        yield from ((queues, one) for one in self.cluster_queues.items.values())
+        yield from ((locals_, one) for one in self.local_queues.items.values())
+        yield from ((flavors, one) for one in self.flavors.items.values())
+
     def _use(self, kinds: list[Resource[Any] | None]) -> None:
-        queues, locals_, flavors = (kind for kind in kinds if kind is not None)
+        self._kinds = tuple(kind for kind in kinds if kind is not None)
+        queues, locals_, flavors = self._kinds
         self.cluster_queues = Informer(self._client, queues)
         self.local_queues = Informer(self._client, locals_)
         self.flavors = Informer(self._client, flavors)

@@ -25,6 +25,7 @@ from overspill_events.catalog import (
 from overspill_events.envelope import Envelope
 from overspill_events.reasons import DeferReason, Place
 
+RECENT: Final = 10_000  # what we published comes back from the stream long before that many others
 READ: Final = (
     WorkloadQueued,
     WorkloadAdmitted,
@@ -71,13 +72,15 @@ class Memory:
     def __init__(self) -> None:
         self.known: dict[str, Known] = {}
         self.returns: dict[str, OpenReturn] = {}
-        self._recorded: set[str] = set()
+        self._recorded: dict[str, None] = {}  # ids of the youngest events, oldest first
 
     def record(self, event: Event, envelope: Envelope) -> None:
         """Take an event in; others, and ones recorded before, are ignored."""
         if not isinstance(event, READ) or envelope.id in self._recorded:
             return
-        self._recorded.add(envelope.id)
+        self._recorded[envelope.id] = None
+        if len(self._recorded) > RECENT:
+            del self._recorded[next(iter(self._recorded))]
         match event:
             case WorkloadQueued():
                 self._change(event.workload, queued=envelope, cluster_queue=event.cluster_queue)

@@ -14,6 +14,7 @@ from overspill_admitter.expectations import Expectations
 from overspill_admitter.kueue import KueueWatch
 from overspill_admitter.memory import READ, Known, Memory
 from overspill_admitter.metrics import metrics_of
+from overspill_admitter.notices import notice
 from overspill_admitter.policy import Admit, Defer, Plan, decide
 from overspill_admitter.releasing import COMPONENT, Releaser
 from overspill_admitter.settings import Settings
@@ -55,6 +56,7 @@ class Admitter:
         self._cluster = Cluster(context.kube, context.clock, resource=context.settings.resource)
         self._caught_up = asyncio.Event()
         self._stands_back: str | None = "not looked for Kueue's controller yet"
+        self._noticed: set[tuple[str, int]] = set()  # UID and generation of queue objects that were looked through
         self._retry_at: dict[str, float] = {}  # workload UID → monotonic time before which it is not released again
         self._releaser = Releaser(
             client=context.kube,
@@ -105,7 +107,10 @@ class Admitter:
         while True:
             seen = self._revision()
             if self._context.bus.connected and self._cluster.why_not_synced() is None:
-                await self._decide()
+                try:
+                    await self._decide()
+                except (KubeUnavailable, KubeError) as error:
+                    self._log.warning("cannot-decide", error=str(error))
             await self._clock.sleep(self._settings.interval)
             await self._until_changed(seen)
 
@@ -127,6 +132,7 @@ class Admitter:
         workloads = self._cluster.workloads()
         self._expectations.observe(workloads, self._clock.monotonic())
         await self._say_what_is_new(workloads)
+        await self._notice_queues()
         with self._metrics.cycle_seconds.time():
             snapshot = self._cluster.snapshot(workloads, self._memory, self._expectations.uids)
             plan = decide(snapshot, self._settings.rules)
@@ -172,6 +178,25 @@ class Admitter:
             self._tell(event, one.ref.uid, event_id=derived_id(one.ref.uid, event.spec.type))
             if one.named_by_annotation:
                 await self._warn(one)
+
+    async def _notice_queues(self) -> None:
+        """Tell the owner of a new or changed queue object which of its fields are ignored: a note beside it, once."""
+        for kind, one in self._cluster.queue_objects():
+            meta = one.metadata
+            if (meta.uid, meta.generation) in self._noticed:
+                continue
+            self._noticed.add((meta.uid, meta.generation))
+            # The whole document: the views leave out what they do not know.
+            document = await self._context.kube.get_document(kind, meta.name, meta.namespace or None)
+            text = notice(kind.kind, (document or {}).get("spec") or {})
+            if text:
+                self._log.warning("queue-object", kind=kind.kind, name=meta.name, notice=text)
+                about = ObjectReference(
+                    api_version=kind.api_version, kind=kind.kind, namespace=meta.namespace, name=meta.name, uid=meta.uid
+                )
+                await record_event(
+                    self._context.kube, about, reason="FieldsIgnored", message=text, component=COMPONENT, type="Warning"
+                )
 
     async def _warn(self, workload: Workload) -> None:
         ref = workload.ref

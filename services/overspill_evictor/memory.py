@@ -25,6 +25,7 @@ from overspill_events.envelope import Envelope
 from overspill_events.reasons import HoldReason, Place
 
 READ: Final = (ReturnIntended, PodEvicted, EvictionRefused, ReturnSettled, PodHeld, GateClosed, GateOpened)
+RECENT: Final = 10_000  # what we published comes back from the stream long before that many others
 FAILED_PLACES: Final = frozenset({Place.VIRTUAL, Place.PENDING, Place.EXPIRED})
 
 
@@ -68,13 +69,15 @@ class Memory:
         self.gate_events: dict[str, Envelope] = {}  # virtual node → its gate's last opening or closing: a cause
         self.heirs: dict[str, str] = {}  # successor UID → UID of the pod it replaced
         self._owners: dict[str, str] = {}  # pod UID → owner UID, of every intent
-        self._recorded: set[str] = set()
+        self._recorded: dict[str, None] = {}  # ids of the youngest events, oldest first
 
     def record(self, event: Event, envelope: Envelope, *, siblings: Collection[str] | None = None) -> None:
         """Take an event in; events of other types and ones recorded before are ignored."""
         if not isinstance(event, READ) or envelope.id in self._recorded:
             return
-        self._recorded.add(envelope.id)
+        self._recorded[envelope.id] = None
+        if len(self._recorded) > RECENT:
+            del self._recorded[next(iter(self._recorded))]
         match event:
             case ReturnIntended():
                 known = None if siblings is None else frozenset(siblings)

@@ -20,7 +20,7 @@ from overspill_events.catalog import OwnerRef
 from overspill_events.names import NO_SCHEDULE, SPILLABLE_LABEL, SWITCH_TAINT
 from overspill_events.reasons import HoldReason, RefusalReason
 from overspill_evictor.floor import FloorError, floor_of, owner_uid_of, ready_replicas, stays_above
-from overspill_evictor.memory import backoff_seconds
+from overspill_evictor.memory import Refusal, backoff_seconds
 from overspill_evictor.quota import charges, shortage
 from overspill_evictor.room import Found, Home, NotFound, priority_of, waits_for_home
 from overspill_evictor.settling import successors
@@ -122,13 +122,9 @@ class _Cycle:
         self._promised: dict[str, dict[str, Decimal]] = {}  # namespace → quota charges of this plan's successors
         heirs = successors(snapshot.open_returns, snapshot.pods, taken=snapshot.heirs)
         booked = {pod.metadata.uid for pod in heirs.values()}
-        self._counted = HomeSnapshot.build(
-            snapshot.nodes,
-            snapshot.pods,
-            resource=rules.resource,
-            now=now,
-            reservations=reservations(snapshot, resource=rules.resource),
-        )
+        # Without `now`: a line in the book is crossed out by its settlement, not by its expiry alone.
+        book = reservations(snapshot, resource=rules.resource)
+        self._counted = HomeSnapshot.build(snapshot.nodes, snapshot.pods, resource=rules.resource, reservations=book)
         waiting = [
             pod
             for pod in snapshot.pods
@@ -199,22 +195,29 @@ class _Cycle:
         return None if age >= needed else Hold(pod=pod, reason=HoldReason.TOO_YOUNG, needed=needed, available=age)
 
     def _refused_lately(self, pod: Pod) -> Hold | None:
-        """A refusal is not asked again at once."""
-        refusal = self._snapshot.refusals.get(pod.metadata.uid)
-        if refusal is None or refusal.event.reason in {RefusalReason.OBSERVING, RefusalReason.THROTTLED}:
-            return None
-        if self._now >= refusal.at + timedelta(seconds=self._rules.refusal_retry):
+        """A refusal is not asked again at once; a budget that refused one replica would refuse its siblings."""
+        refusal = self._refusal_of(pod)
+        if refusal is None:
             return None
         event = refusal.event
         if event.reason not in PDB_REFUSALS:
             return Hold(pod=pod, reason=HoldReason.UNKNOWN, detail=f"refused ({event.reason}): {event.message}")
-        return Hold(
-            pod=pod,
-            reason=HoldReason.PDB,
-            detail=event.pdb or event.message,
-            needed=1,
-            available=event.disruptions_allowed,
-        )
+        budget, allowed = event.pdb or event.message, event.disruptions_allowed
+        return Hold(pod=pod, reason=HoldReason.PDB, detail=budget, needed=1, available=allowed)
+
+    def _refusal_of(self, pod: Pod) -> Refusal | None:
+        """The refusal that still holds the pod: its own, or a running sibling's by their budget."""
+        refusals = self._snapshot.refusals
+        own = refusals.get(pod.metadata.uid)
+        siblings = self._owned[owner_uid_of(pod)] if is_running(pod) else ()
+        shared = [found for one in siblings if (found := refusals.get(one.metadata.uid)) is not None]
+        latest = [one for one in shared if one.event.reason in PDB_REFUSALS]
+        if own is not None and own.event.reason not in {RefusalReason.OBSERVING, RefusalReason.THROTTLED}:
+            latest.append(own)
+        youngest = max(latest, key=lambda one: one.at, default=None)
+        if youngest is None or self._now >= youngest.at + timedelta(seconds=self._rules.refusal_retry):
+            return None
+        return youngest
 
     def _owner_rests(self, pod: Pod) -> Hold | None:
         """After a failed return its owner is left alone, longer each time."""

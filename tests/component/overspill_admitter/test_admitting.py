@@ -179,6 +179,21 @@ async def test_a_queue_named_by_an_annotation_is_accepted_with_a_warning(hall: H
         await eventually(warned)
 
 
+async def test_fields_that_are_ignored_are_told_beside_the_queue(hall: Hall) -> None:
+    """A cohort is accepted and not honoured: the queue works, and its owner can read why nothing is lent."""
+    await hall.build()
+    await hall.kube.patch(CLUSTER_QUEUES, "training", {"spec": {"cohort": "gpu"}}, kind=PatchKind.MERGE)
+    await hall.job("a")
+    async with hall.admitter():
+        await hall.until_released("a")
+
+        async def told() -> bool:
+            notes = (await hall.kube.list(EVENTS, namespace="default")).items
+            return [n.message for n in notes if n.reason == "FieldsIgnored"] == ["accepted; not honoured: spec.cohort"]
+
+        await eventually(told)
+
+
 async def test_without_the_bus_nothing_is_admitted(hall: Hall) -> None:
     """NATS away: everything waits; back again, it goes on."""
     await hall.build()

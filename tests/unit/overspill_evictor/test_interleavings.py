@@ -53,6 +53,7 @@ class World:
 
     def create(self, owner: str, *, node: str) -> None:
         self.born += 1
+        self.seconds += 1
         age = -self.seconds  # created now: `pod` counts back from NOW
         self.truth[f"{owner}{self.born}"] = {"owner": owner, "node": node, "leaving": False, "age": age, "ready": True}
 
@@ -189,6 +190,7 @@ STEPS = st.one_of(
 
 
 def step(world: World, what: tuple[Any, ...]) -> None:
+    world.seconds += 1  # creation times are whole seconds: what happens later is seen to be later
     match what:
         case ("cycle", answers):
             world.cycle(answers)

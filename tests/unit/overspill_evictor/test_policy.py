@@ -276,6 +276,17 @@ def test_a_refusal_by_a_budget_is_not_repeated_at_once() -> None:
     assert returned(plan_of(snapshot(*objects, refusals={"p-away": old}))) == ["away"]
 
 
+def test_a_budget_that_refused_one_replica_holds_its_siblings() -> None:
+    """They would be refused too; other owners and pods that do not run are asked about."""
+    owners = [replica_set(replicas=4), replica_set("other", replicas=2)]
+    away = [pod("refused"), pod("sibling"), pod("stranger", owner="other"), pod("no-instance", phase="Pending")]
+    late = {"p-refused": refusal("refused", RefusalReason.PDB, seconds_ago=1, pdb="web")}
+    state = snapshot(home(), virtual(), *away, *owners, *serving(1), *serving(1, name="other"), refusals=late)
+    plan = plan_of(state, rules(max_in_flight_per_owner=9))
+    assert returned(plan) == ["no-instance", "stranger"]
+    assert {hold.reason for hold in plan.holds} == {HoldReason.PDB}
+
+
 def test_throttling_and_observing_hold_no_single_pod() -> None:
     """They are about the loop, not about the pod."""
     objects = [home(), virtual(), pod("away"), *serving(1)]
