@@ -3,10 +3,10 @@ SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-cluster check bench lock clean
+.PHONY: help venv demo test test-cluster cluster-binaries check bench lock clean
 
 help: ## what there is to type
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: .venv/.installed ## make or refresh .venv (done by the others when needed)
 
@@ -30,8 +30,11 @@ demo: venv ## the whole story in the lab: overflow, and home again
 test: venv ## the test suite (real nats-server; no network)
 	@$(BIN)/python -m pytest -m "not cluster" -n 2 --dist loadfile $(TEST_ARGS)
 
-test-cluster: venv ## the contract suite on the real control plane (needs Go) and on the lab
-	@$(BIN)/python -m pytest tests/contract/kubernetes tests/cluster -m "cluster or not cluster" $(TEST_ARGS)
+test-cluster: venv ## what only a real Kubernetes can judge, on a control plane built once (needs Go), and the lab beside it
+	@$(BIN)/python -m pytest tests/contract/kubernetes tests/cluster tests/component/overspill_kube -m "cluster or not cluster" $(TEST_ARGS)
+
+cluster-binaries: venv ## build etcd, Kubernetes, kubectl, KWOK, Prometheus once (about 15 minutes on two cores, then nothing)
+	@$(BIN)/python -m tests.cluster.controlplane.build
 
 check: venv ## format, lint, types, import contracts
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .

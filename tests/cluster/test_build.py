@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.controlplane import build
-from tests.cluster.controlplane.build import BuildError, binaries, prometheus
+from tests.cluster.controlplane import build, modules
+from tests.cluster.controlplane.build import binaries, kwok, prometheus
+from tests.cluster.controlplane.modules import BuildError
 
 FAKE_GO = """#!/bin/sh
 if [ "$1" = env ]; then echo "${FAKE_GO_VERSION:-go1.26.8}"; exit 0; fi
@@ -19,7 +20,7 @@ while [ $# -gt 0 ]; do
   case "$1" in
     -o) out="$2"; shift;;
     k8s.io/kubernetes/cmd/*) touch "$out${1##*/}";;
-    go.etcd.io/*|github.com/prometheus/*) touch "$out";;
+    go.etcd.io/*|github.com/prometheus/*|sigs.k8s.io/kwok/*) touch "$out";;
   esac
   shift
 done
@@ -50,7 +51,7 @@ def test_what_is_built_is_found_again(calls: Path, tmp_path: Path) -> None:
     assert len(_builds(calls)) == 2  # one for each module
     assert binaries() == first
     assert len(_builds(calls)) == 2
-    for program in (first.etcd, first.apiserver, first.controllers, first.scheduler):
+    for program in (first.etcd, first.apiserver, first.controllers, first.scheduler, first.kubectl):
         assert program.is_file()
         assert program.is_relative_to(tmp_path / "cache")
 
@@ -116,20 +117,25 @@ def test_assets_of_other_go_projects_are_used(calls: Path, tmp_path: Path, monke
     with pytest.raises(BuildError, match="holds no executable etcd"):
         binaries()
 
-    for name in ("etcd", "kube-apiserver"):
+    for name in ("etcd", "kube-apiserver", "kubectl"):
         (assets / name).write_text("")
         (assets / name).chmod(0o755)
     found = binaries()
-    assert (found.etcd, found.apiserver) == (assets / "etcd", assets / "kube-apiserver")
+    assert (found.etcd, found.apiserver, found.kubectl) == (
+        assets / "etcd",
+        assets / "kube-apiserver",
+        assets / "kubectl",
+    )
     assert found.scheduler.is_relative_to(tmp_path / "cache")
     (only,) = _builds(calls)
     assert "kube-apiserver" not in only
+    assert "kubectl" not in only
 
 
 def test_the_modules_pin_one_version_of_kubernetes() -> None:
-    assert build.KUBERNETES.version.startswith("v1.")
-    staging = build.KUBERNETES.version.replace("v1.", "v0.")
-    replaced = [line.split(" => ")[1] for line in build.KUBERNETES.text.splitlines() if " => " in line]
+    assert modules.KUBERNETES.version.startswith("v1.")
+    staging = modules.KUBERNETES.version.replace("v1.", "v0.")
+    replaced = [line.split(" => ")[1] for line in modules.KUBERNETES.text.splitlines() if " => " in line]
     assert len(replaced) > 20
     assert {line.split()[1] for line in replaced} == {staging}
 
@@ -153,6 +159,14 @@ def test_prometheus_and_the_control_plane_are_built_apart(
     assert "Version=3." in only
 
 
+def test_kwok_is_built_apart_and_says_its_version(calls: Path) -> None:
+    built = kwok()
+    assert built.is_file()
+    assert kwok() == built
+    (only,) = _builds(calls)
+    assert f"Version={modules.KWOK.version.removeprefix('v')}" in only
+
+
 def test_the_control_plane_does_not_ask_for_the_go_that_prometheus_needs(
     calls: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +187,8 @@ def test_the_command_prints_what_it_has_and_fails_for_what_it_has_not(
         "kube-apiserver",
         "kube-controller-manager",
         "kube-scheduler",
+        "kubectl",
+        "kwok",
     ]
     assert "Prometheus is built with" in said.err
 

@@ -107,7 +107,7 @@ async def test_a_program_that_ends_shows_the_end_of_its_log(tmp_path: Path, monk
     broken = tmp_path / "etcd"
     broken.write_text('#!/bin/sh\nfor n in $(seq 40); do echo "line $n"; done\nexit 3\n')
     broken.chmod(0o755)
-    programs = Binaries(etcd=broken, apiserver=broken, controllers=broken, scheduler=broken)
+    programs = Binaries(etcd=broken, apiserver=broken, controllers=broken, scheduler=broken, kubectl=broken)
     monkeypatch.setattr(start, "binaries", lambda: programs)
     with pytest.raises(StartError, match=r"etcd ended with 3; the end of its log:\nline 16\n") as failure:
         async with control_plane():
@@ -121,7 +121,7 @@ async def test_a_taken_port_is_tried_again(tmp_path: Path, monkeypatch: pytest.M
     busy = tmp_path / "etcd"
     busy.write_text(f"#!/bin/sh\necho x >> {tries}\necho 'listen tcp: bind: address already in use'\nexit 1\n")
     busy.chmod(0o755)
-    programs = Binaries(etcd=busy, apiserver=busy, controllers=busy, scheduler=busy)
+    programs = Binaries(etcd=busy, apiserver=busy, controllers=busy, scheduler=busy, kubectl=busy)
     monkeypatch.setattr(start, "binaries", lambda: programs)
     with pytest.raises(StartError, match="address already in use"):
         async with control_plane():

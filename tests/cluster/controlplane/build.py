@@ -1,12 +1,11 @@
 """Builds the real servers once, so that our stand-ins can be judged by the originals.
 
-etcd, the three Kubernetes servers and Prometheus are plain Go programs whose modules anybody can build; no container and
-no image is needed. Small module files beside this one pin them, one each, because their dependencies disagree. The binaries
-live outside the tree, in a folder named after everything that shaped them, so a change of version or flag builds anew and
-nothing else does. The control plane and Prometheus are two builds: neither needs the other's to succeed.
+etcd, the Kubernetes servers, kubectl, KWOK and Prometheus are plain Go programs whose modules anybody can build; no
+container and no image is needed. The binaries live outside the tree, in a folder named after everything that shaped them,
+so a change of version or flag builds anew and nothing else does. The suites are built apart: none needs another to succeed.
 
-This module knows how to build, and nothing about starting: see `start.py`. It uses the standard library alone, because it
-also runs as a plain command: `python -m tests.cluster.controlplane.build`.
+This module knows how to build; what is built is in `modules.py`, how it is started in `start.py`. It uses the standard
+library alone, because it also runs as a plain command: `make cluster-binaries`.
 """
 
 from __future__ import annotations
@@ -26,109 +25,34 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).parent
+from tests.cluster.controlplane.modules import (
+    CONTROL_PLANE,
+    MONITORING,
+    NODES,
+    BuildError,
+    Module,
+    Suite,
+    numbers,
+)
+
 PROGRESS_EVERY_S = 15.0
 BASE_FLAGS = ("-mod=readonly", "-trimpath", "-v")
 
 
-class BuildError(RuntimeError):
-    """A server cannot be built here; the message says what a person can do about it."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Binaries:
-    """Paths of the control plane's four programs."""
+    """Paths of the control plane's programs, and of its client."""
 
     etcd: Path
     apiserver: Path
     controllers: Path
     scheduler: Path
+    kubectl: Path
 
 
-@dataclass(frozen=True, kw_only=True)
-class Module:
-    """One folder with a go.mod, and the programs built from it (binary name → Go package)."""
-
-    folder: Path
-    pinned: str
-    packages: dict[str, str]
-    tags: tuple[str, ...] = ()
-
-    @property
-    def version(self) -> str:
-        """The version that go.mod pins, the only place where it is written."""
-        found = re.search(rf"^\s*{re.escape(self.pinned)} (v\S+)", self.text, re.MULTILINE)
-        if found is None:
-            raise BuildError(f"{self.folder / 'go.mod'} does not require {self.pinned}")
-        return found[1]
-
-    @property
-    def go_needed(self) -> tuple[int, ...]:
-        """The Go version that go.mod asks for."""
-        found = re.search(r"^go (\S+)$", self.text, re.MULTILINE)
-        if found is None:
-            raise BuildError(f"{self.folder / 'go.mod'} has no go line")
-        return _numbers(found[1])
-
-    @property
-    def text(self) -> str:
-        """The module file as it is."""
-        return (self.folder / "go.mod").read_text()
-
-    @property
-    def ldflags(self) -> str:
-        """Stripped, and with the version that a server tells its clients where a plain build would tell none."""
-        major, minor, patch = _numbers(self.version)
-        if self.pinned == "k8s.io/kubernetes":
-            base = "k8s.io/component-base/version"
-            return (
-                f"-s -w -X {base}.gitVersion={self.version} -X {base}.gitMajor={major} -X {base}.gitMinor={minor}"
-                f" -X k8s.io/client-go/pkg/version.gitVersion={self.version}"
-            )
-        if self.pinned == "github.com/prometheus/prometheus":  # its Go module calls release 3.16.0 v0.316.0
-            return f"-s -w -X github.com/prometheus/common/version.Version={minor // 100}.{minor % 100}.{patch}"
-        return "-s -w"
-
-
-ETCD = Module(folder=HERE / "etcd", pinned="go.etcd.io/etcd/server/v3", packages={"etcd": "go.etcd.io/etcd/server/v3"})
-KUBERNETES = Module(
-    folder=HERE / "kubernetes",
-    pinned="k8s.io/kubernetes",
-    packages={
-        name: f"k8s.io/kubernetes/cmd/{name}"
-        for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
-    },
-)
-
-PROMETHEUS = Module(
-    folder=HERE / "prometheus",
-    pinned="github.com/prometheus/prometheus",
-    packages={"prometheus": "github.com/prometheus/prometheus/cmd/prometheus"},
-    tags=("remove_all_sd",),  # a third of the packages are clouds' service discoveries; targets here are a fixed list
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Suite:
-    """Modules whose programs share a folder of the cache; the last one's version names it."""
-
-    name: str
-    modules: tuple[Module, ...]
-    cold_minutes: int  # on two cores with empty Go caches
-
-    @property
-    def version(self) -> str:
-        """The version that people know it by."""
-        return self.modules[-1].version
-
-    @property
-    def programs(self) -> list[str]:
-        """Everything that can be built."""
-        return [name for module in self.modules for name in module.packages]
-
-
-CONTROL_PLANE = Suite(name="the real control plane", modules=(ETCD, KUBERNETES), cold_minutes=10)
-MONITORING = Suite(name="the real Prometheus", modules=(PROMETHEUS,), cold_minutes=4)
+def kwok() -> Path:
+    """Path of kwok, which plays the kubelets of nodes, built first when it is not in the cache. Raises BuildError."""
+    return _built(NODES, NODES.programs) / "kwok"
 
 
 def prometheus() -> Path:
@@ -139,14 +63,14 @@ def prometheus() -> Path:
 def binaries() -> Binaries:
     """Paths of the control plane's programs, built first when they are not in the cache.
 
-    `KUBEBUILDER_ASSETS`, when set, names a folder whose etcd and kube-apiserver are used instead of ours (the habit of Go
-    projects); the other two are always ours. Raises BuildError.
+    `KUBEBUILDER_ASSETS`, when set, names a folder whose etcd, kube-apiserver and kubectl are used instead of ours (the habit
+    of Go projects); the others are always ours. Raises BuildError.
     """
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     wanted = CONTROL_PLANE.programs
     paths: dict[str, Path] = {}
     if assets:
-        paths = {name: _asset(Path(assets).absolute(), name) for name in ("etcd", "kube-apiserver")}
+        paths = {name: _asset(Path(assets).absolute(), name) for name in ("etcd", "kube-apiserver", "kubectl")}
         wanted = [name for name in wanted if name not in paths]
     folder = _built(CONTROL_PLANE, wanted)
     paths |= {name: folder / name for name in wanted}
@@ -155,6 +79,7 @@ def binaries() -> Binaries:
         apiserver=paths["kube-apiserver"],
         controllers=paths["kube-controller-manager"],
         scheduler=paths["kube-scheduler"],
+        kubectl=paths["kubectl"],
     )
 
 
@@ -239,7 +164,7 @@ def _go(suite: Suite) -> str:
     asked = subprocess.run(
         [go, "env", "GOVERSION"], cwd=suite.modules[-1].folder, capture_output=True, text=True, check=False
     )
-    if asked.returncode != 0 or _numbers(asked.stdout) < needed:
+    if asked.returncode != 0 or numbers(asked.stdout) < needed:
         seen = asked.stdout.strip() or asked.stderr.strip()
         raise BuildError(f"{suite.name} is built with Go {wanted} or newer; `{go}` is {seen}")
     return go
@@ -272,10 +197,6 @@ def _build_module(go: str, module: Module, names: list[str], target: Path) -> No
     _say(f"{module.pinned} {module.version}: {', '.join(names)} in {_spent(begun)}")
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
-
-
 def _spent(begun: float) -> str:
     minutes, seconds = divmod(round(time.monotonic() - begun), 60)
     return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
@@ -286,9 +207,9 @@ def _say(text: str) -> None:
 
 
 def main() -> int:
-    """Build when needed and print where each program is; one build's failure does not stop the other."""
+    """Build when needed and print where each program is; one suite's failure does not stop the others."""
     failed = False
-    for build in (_control_plane, lambda: [prometheus()]):
+    for build in (_control_plane, lambda: [kwok()], lambda: [prometheus()]):
         try:
             print(*build(), sep="\n")
         except BuildError as error:
@@ -299,7 +220,7 @@ def main() -> int:
 
 def _control_plane() -> list[Path]:
     built = binaries()
-    return [built.etcd, built.apiserver, built.controllers, built.scheduler]
+    return [built.etcd, built.apiserver, built.controllers, built.scheduler, built.kubectl]
 
 
 if __name__ == "__main__":
