@@ -40,7 +40,7 @@ class House:
             "OVERSPILL_CLUSTER": CLUSTER,
             "OVERSPILL_NATS_URL": self.nats.url,
             "OVERSPILL_KUBECONFIG": str(self.kubeconfig),
-            "OVERSPILL_LEASE_SECONDS": "1.5",
+            "OVERSPILL_LEASE_SECONDS": "5",
             **more,
         }
 
