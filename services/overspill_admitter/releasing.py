@@ -13,6 +13,7 @@ from overspill_admitter.policy import Admit
 from overspill_bus.bus import Bus
 from overspill_bus.errors import BusUnavailable
 from overspill_events.catalog import WorkloadAdmitted, WorkloadRef
+from overspill_events.envelope import derived_id
 from overspill_events.names import ADMISSION_GATE
 from overspill_kube.client import Client
 from overspill_kube.effects import Contended, record_event, remove_gate, set_suspend
@@ -100,8 +101,10 @@ class Releaser:
             inherited_from=inherited.intent.pod if inherited is not None else None,
         )
         cause = inherited.envelope if inherited is not None else known.queued if known is not None else None
+        # Told once for each state in which it waited: after a crash before the release the same is not told again.
+        event_id = derived_id(workload.ref.uid, event.spec.type, workload.resource_version)
         published = await self._bus.publish(
-            event, caused_by=cause, correlation_id=workload.ref.uid, must_ack=True, timeout=10.0
+            event, caused_by=cause, correlation_id=workload.ref.uid, event_id=event_id, must_ack=True, timeout=10.0
         )
         self._memory.record(event, published.envelope)
 

@@ -69,9 +69,17 @@ class Memory:
         self.gate_events: dict[str, Envelope] = {}  # virtual node → its gate's last opening or closing: a cause
         self.heirs: dict[str, str] = {}  # successor UID → UID of the pod it replaced
         self._owners: dict[str, str] = {}  # pod UID → owner UID, of every intent
+        self._siblings: dict[str, frozenset[str]] = {}  # pod UID → its siblings, until its intent is recorded
         self._recorded: dict[str, None] = {}  # ids of the youngest events, oldest first
 
-    def record(self, event: Event, envelope: Envelope, *, siblings: Collection[str] | None = None) -> None:
+    def expect(self, uid: str, siblings: Collection[str]) -> None:
+        """Before the intent to return this pod is published: the owner's pods that are there now, so no successors.
+
+        Said beforehand, because the stream may hand the intent back before its publication has returned.
+        """
+        self._siblings[uid] = frozenset(siblings)
+
+    def record(self, event: Event, envelope: Envelope) -> None:
         """Take an event in; events of other types and ones recorded before are ignored."""
         if not isinstance(event, READ) or envelope.id in self._recorded:
             return
@@ -80,7 +88,7 @@ class Memory:
             del self._recorded[next(iter(self._recorded))]
         match event:
             case ReturnIntended():
-                known = None if siblings is None else frozenset(siblings)
+                known = self._siblings.pop(event.pod.uid, None)
                 self.open[event.pod.uid] = OpenReturn(intent=event, envelope=envelope, siblings=known)
                 self._owners[event.pod.uid] = event.owner.uid
                 self.told.pop(event.pod.uid, None)
@@ -114,6 +122,7 @@ class Memory:
         owners = set(owners) | {one.intent.owner.uid for one in self.open.values()}
         _keep(self.refusals, lambda uid: uid in pods)
         _keep(self.told, lambda uid: uid in pods)
+        _keep(self._siblings, lambda uid: uid in pods)
         _keep(self.heirs, lambda uid: uid in pods)
         _keep(self._owners, lambda uid: uid in pods)
         _keep(self.failures, lambda uid: uid in owners)

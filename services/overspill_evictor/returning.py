@@ -53,8 +53,9 @@ class Journal:
 
     async def intend(self, event: ReturnIntended, *, cause: Envelope | None, siblings: Collection[str]) -> None:
         """An intent: on record before this returns. Raises BusUnavailable; then nothing may be done."""
+        self.memory.expect(event.pod.uid, siblings)
         published = await self.bus.publish(event, caused_by=cause, correlation_id=event.pod.uid, must_ack=True)
-        self.memory.record(event, published.envelope, siblings=siblings)
+        self.memory.record(event, published.envelope)
 
 
 # Each intent has at most one of these, also when a restarted evictor tells it again.

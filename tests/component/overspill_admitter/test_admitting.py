@@ -287,3 +287,6 @@ async def test_killed_in_a_burst_it_never_exceeds_the_quota(hall: Hall) -> None:
             await process.wait()
         assert len(await hall.released()) <= 20
     assert len(await hall.released()) == 20
+    told = Counter(event.workload.name for event in await hall.told(WorkloadAdmitted))
+    assert set(told.values()) == {1}
+    assert set(told) == await hall.released()

@@ -69,14 +69,14 @@ class World:
             for name, s in states.items()
         )  # fmt: skip
 
-    def tell(self, event: Event, **more: Any) -> None:
+    def tell(self, event: Event) -> None:
         number = len(self.stream) + 1
         envelope = Envelope(
             id=str(number), type=event.spec.type, source="s", time=self.now(), subject="s", epoch="1-a", sequence=number,
             correlation_id="c",
         )  # fmt: skip
         self.stream.append((event, envelope))
-        self.memory.record(event, envelope, **more)
+        self.memory.record(event, envelope)
 
     def snapshot(self) -> Snapshot:
         memory = self.memory
@@ -113,7 +113,8 @@ class World:
             expires_at=self.now() + timedelta(seconds=30),
         )  # fmt: skip
         siblings = {f"p-{n}" for n, s in self.copy.items() if s["owner"] == planned.owner.name}
-        self.tell(intent, siblings=siblings)
+        self.memory.expect(uid, siblings)
+        self.tell(intent)
         if answer == "refused":
             self.tell(EvictionRefused(pod=intent.pod, node="virtual-1", reason=RefusalReason.PDB))
             self.tell(not_evicted(self.memory.open[uid], detail=""))

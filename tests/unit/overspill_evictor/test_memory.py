@@ -75,6 +75,19 @@ def test_a_return_is_open_from_intent_to_settlement() -> None:
     assert memory.heirs == {"b": "a"}
 
 
+def test_siblings_are_known_whoever_tells_of_the_intent_first() -> None:
+    """The stream may hand our own intent back before its publication returns to us."""
+    memory = Memory()
+    memory.expect("a", {"a", "b"})
+    stream = Stream(memory)
+    stream.publish(intended("a"))
+    for event, envelope in stream.log:
+        memory.record(event, envelope)
+    assert memory.open["a"].siblings == {"a", "b"}
+    stream.publish(intended("of-a-predecessor"))
+    assert memory.open["of-a-predecessor"].siblings is None
+
+
 @pytest.mark.parametrize(
     ("places", "failures"),
     [
