@@ -30,6 +30,7 @@ from overspill_events import Envelope, EventError, encode, source_uri, subject_f
 from overspill_events.catalog import Event
 from overspill_events.subjects import DLQ, DLQ_SUBJECTS, STREAM
 from overspill_runtime.clock import Clock
+from overspill_runtime.settings import without_passwords
 
 _CONNECT_WAIT: Final = 10.0  # seconds, where the caller wants to wait
 _FLUSH_AT_END: Final = 0.75  # with the connection's own second this stays below two
@@ -46,8 +47,14 @@ class Bus:
         self._clock = clock
         self._connection = Connection(settings)
         self._jetstream = JetStream(self._connection)
-        self._sender = Sender(self._connection, self._jetstream, settings.topology, capacity=settings.buffer_events)
-        self._reader = Reader(self._connection, self._jetstream, self.ensure_topology, name=settings.service)
+        self._sender = Sender(
+            self._connection,
+            self._jetstream,
+            self._make_streams,
+            capacity=settings.buffer_events,
+            duplicate_window=settings.topology.duplicate_window,
+        )
+        self._reader = Reader(self._connection, self._jetstream, self._make_streams, name=settings.service)
         self._sending: asyncio.Task[None] | None = None
 
     # --- how it is ---------------------------------------------------------------------------------------------------
@@ -82,7 +89,8 @@ class Bus:
         if self._sending is not None and self._sending.done():
             return f"the bus has ended: {self._connection.last_error}"
         if not self.connected:
-            return f"not connected to {self._settings.nats_url}: {self._connection.last_error or 'trying'}"
+            where = without_passwords(self._settings.nats_url)
+            return f"not connected to {where}: {self._connection.last_error or 'trying'}"
         if denied := self._connection.denied:
             return f"permission denied: {denied[-1]}"
         return f"cannot publish: {self._sender.last_error}" if self._sender.last_error else None
@@ -257,6 +265,11 @@ class Bus:
         """State of a stream. Raises BusUnavailable, or ApiError when there is none."""
         return await self._jetstream.stream_info(stream)
 
+    async def _make_streams(self) -> None:
+        """What to do when a stream is missing: make it, or leave that to whoever may."""
+        if self._settings.makes_streams:
+            await self.ensure_topology()
+
     # --- life --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -286,7 +299,7 @@ class Bus:
         return Durable(
             self._connection,
             self._jetstream,
-            self.ensure_topology,
+            self._make_streams,
             name=name,
             filters=checked_filters(filters),
             ack_wait=ack_wait,

@@ -19,6 +19,7 @@ from nats.aio.subscription import Subscription
 
 from overspill_bus.errors import BusClosed, BusUnavailable, NoResponders
 from overspill_bus.settings import BusSettings
+from overspill_runtime.settings import without_passwords
 
 LOG: Final = logging.getLogger("overspill_bus")
 _RECONNECT_WAIT: Final = 0.25  # seconds
@@ -86,7 +87,7 @@ class Connection:
         """
         self._check_open()
         if not self.connected:
-            raise BusUnavailable(f"not connected to {self._settings.nats_url}: {self.last_error}")
+            raise BusUnavailable(f"not connected to {without_passwords(self._settings.nats_url)}: {self.last_error}")
         token = str(next(self._tokens))
         self._awaited[token] = asyncio.get_running_loop().create_future()
         try:
@@ -170,7 +171,9 @@ class Connection:
         try:
             await self._connect_client()
         except Exception as error:  # noqa: BLE001 (a URL that is none: it will never connect)
-            self.fail(f"cannot connect to {self._settings.nats_url}: {type(error).__name__}: {error}")
+            self.fail(
+                f"cannot connect to {without_passwords(self._settings.nats_url)}: {type(error).__name__}: {error}"
+            )
         else:
             self._up()
 

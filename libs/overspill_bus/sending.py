@@ -6,6 +6,7 @@ An attempt without an answer may have been stored, so it is repeated under the s
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -14,8 +15,6 @@ from overspill_bus.connection import Connection
 from overspill_bus.errors import ApiError, BusUnavailable, NoResponders
 from overspill_bus.jetstream import JetStream, StoredMessage, checked
 from overspill_bus.outbox import Letter, Outbox, Published
-from overspill_bus.settings import Topology
-from overspill_bus.topology import ensure
 from overspill_events import Envelope, EventError, from_headers, to_headers
 from overspill_events.subjects import STREAM
 
@@ -29,12 +28,21 @@ _TOO_LARGE: Final = 413
 class Sender:
     """Owns the outbox's order; `run` is its one task."""
 
-    def __init__(self, connection: Connection, jetstream: JetStream, topology: Topology, *, capacity: int) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        jetstream: JetStream,
+        ensure: Callable[[], Awaitable[None]],
+        *,
+        capacity: int,
+        duplicate_window: float,
+    ) -> None:
         self.outbox = Outbox(capacity)
         self.last_error: str | None = None
         self._connection = connection
         self._jetstream = jetstream
-        self._topology = topology
+        self._ensure = ensure
+        self._duplicate_window = duplicate_window
         self._filled = asyncio.Event()
         self._emptied = asyncio.Event()
         self._emptied.set()
@@ -96,7 +104,7 @@ class Sender:
             letter.first_sent = letter.first_sent or loop.time()
             age = loop.time() - letter.first_sent
             # After the duplicate window the stream has forgotten the id, and would store the event twice.
-            forgotten = letter.uncertain and age > self._topology.duplicate_window / 2
+            forgotten = letter.uncertain and age > self._duplicate_window / 2
             if forgotten and (stored := await self._find(envelope)):
                 self._settle(letter, envelope, stored.sequence, duplicate=False)
                 return
@@ -156,7 +164,7 @@ class Sender:
 
     async def _ensure_stream(self) -> None:
         try:
-            await ensure(self._jetstream, self._topology)
+            await self._ensure()
         except (BusUnavailable, ApiError) as error:
             self._note_failure(error)
 

@@ -30,3 +30,4 @@ class BusSettings(Struct, frozen=True, kw_only=True):
     buffer_events: Annotated[int, Meta(ge=1)] = 10_000
     credentials_file: str | None = None  # NATS credentials: JWT and seed
     topology: Topology = Topology()
+    makes_streams: bool = True  # False: streams are made by somebody with the right to; a missing one is waited for

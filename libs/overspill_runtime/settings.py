@@ -69,6 +69,7 @@ class CommonSettings(Struct, frozen=True, kw_only=True):
     cluster: Name = "default"  # this cluster's name in subjects and sources
     nats_url: str = "nats://127.0.0.1:4222"
     nats_credentials: str | None = None  # file: JWT and seed
+    nats_makes_streams: bool = True  # False: the streams are made by `python -m overspill_bus topology`
     kubeconfig: str | None = None  # absent: $KUBECONFIG, ~/.kube/config, in-cluster
     context: str | None = None
     mode: Mode = Mode.ACT
@@ -125,7 +126,7 @@ def describe(settings: CommonSettings) -> dict[str, str]:
         if value is None or _is_secret(info.type):
             continue
         text = value.value if isinstance(value, Enum) else str(value)
-        shown[info.name] = _without_password(text)
+        shown[info.name] = without_passwords(text)
     return shown
 
 
@@ -250,7 +251,7 @@ def _accepted(info: msgspec.inspect.Type) -> str:
             return type(info).__name__.removesuffix("Type").lower()
 
 
-def _without_password(text: str) -> str:
+def without_passwords(text: str) -> str:
     """nats://user:secret@host → nats://***@host (several URLs may stand behind each other, comma-separated)."""
     return ",".join(_hide_userinfo(part) for part in text.split(","))
 

@@ -72,6 +72,7 @@ async def serve(
                     nats_url=settings.nats_url,
                     name=f"{service} {settings.identity}",
                     credentials_file=settings.nats_credentials,
+                    makes_streams=settings.nats_makes_streams,
                 ),
                 clock=process.clock,
                 wait=False,
