@@ -15,7 +15,7 @@ SETTINGS = ("decider:OVERSPILL_DECIDER_LOW_MARK=1", "decider:OVERSPILL_DECIDER_H
 
 def small_scenario() -> dict[str, Any]:
     """As a scenario file holds it."""
-    scalings = [{"at": 0, "replicas": 2}, *({"at": 8 + 0.2 * more, "replicas": 2 + more} for more in range(1, 7))]
+    scalings = [{"at": 0, "replicas": 2}, *({"at": 4 + 0.2 * more, "replicas": 2 + more} for more in range(1, 7))]
     return {
         "name": "small",
         "source": "made for the tests",
@@ -25,7 +25,7 @@ def small_scenario() -> dict[str, Any]:
             {"name": f"home-{number}", "cpu_milli": 32000, "memory_mib": 131072, "gpus": 4, "model": "G"}
             for number in range(6)
         ],
-        "research": [{"name": f"research-{number}", "shape": SHAPE, "run_seconds": 8} for number in range(30)],
+        "research": [{"name": f"research-{number}", "shape": SHAPE, "run_seconds": 6} for number in range(30)],
         "inference": [
             {"name": f"inference-{letter}", "shape": SHAPE, "scalings": scalings, "max_unavailable": 2}
             for letter in "ab"
