@@ -1,6 +1,8 @@
 """A whole lab: the cluster, the cloud, NATS and the services, each a process, for as long as the block lasts.
 
-It knows who the programs are and how they find each other; keeping them running is the supervisor's matter.
+The cluster is the lab's own, or one that runs already; then the lab brings the home nodes and no API server, scheduler
+or controllers. It knows who the programs are and how they find each other; keeping them running is the supervisor's
+matter.
 """
 
 import asyncio
@@ -15,7 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
+from msgspec import Struct
+
 from overspill_bus.server import server_command
+from overspill_lab import kwok
 from overspill_lab.metrics.query import FREE_GPUS
 from overspill_lab.programs import Announces, Answers, Death, Listens, Program, Progress
 from overspill_lab.supervisor import Supervisor
@@ -27,12 +32,20 @@ SERVICES: Final = ("sampler", "decider", "evictor", "admitter", "bridge", "recor
 FOREIGN: Final = ("OVERSPILL_", "KUBECONFIG")
 
 
+class Cluster(Struct, frozen=True, kw_only=True):
+    """A control plane that runs already, reached by the kubeconfig's current context. With `kwok`, the path of its
+    binary, KWOK plays the kubelets of the home nodes instead of the lab's own ones.
+    """
+
+    kubeconfig: Path
+    kwok: Path | None = None
+
+
 class Lab:
     """An async context manager; its attributes are there once the block is entered."""
 
     nats_url: str
     kubeconfig: Path
-    api_url: str
     cloud_url: str
     cloud_token: str
     prometheus_url: str
@@ -45,6 +58,7 @@ class Lab:
         nodes: Sequence[Mapping[str, Any]],
         service_settings: Mapping[str, Mapping[str, str]],
         services: Sequence[str] = SERVICES,
+        cluster: Cluster | None = None,
         cloud_arguments: Sequence[str] = (),
         progress: Callable[[Progress], None] | None = None,
     ) -> None:
@@ -55,6 +69,7 @@ class Lab:
         self._nodes = nodes
         self._service_settings = service_settings
         self._services = services
+        self._cluster = cluster
         self._cloud_arguments = cloud_arguments
         self._progress = progress
         self._supervisor: Supervisor
@@ -101,30 +116,44 @@ class Lab:
 
     async def _start(self) -> None:
         self.cloud_token = secrets.token_urlsafe(16)
-        self.kubeconfig = self.folder / "kubeconfig"
         self.ledger = self.folder / "ledger.db"
-        nodes_file = self.folder / "nodes.json"
-        nodes_file.write_text(json.dumps(list(self._nodes)))
-        ports = free_ports(2 + len(self._services))
+        ports = free_ports(3 + len(self._services))
         self.nats_url, self.prometheus_url = f"nats://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}"
-        nats, api, cloud = await self._start_together(
-            Program(
-                name="nats",
-                command=tuple(server_command(store=self.folder / "nats", port=ports[0])),
-                readiness=Listens(port=ports[0]),
-            ),
-            self._part("apiserver", "--kubeconfig-out", str(self.kubeconfig), keeps_all=True),
-            self._part("cloud", "--token", self.cloud_token, *self._cloud_arguments, keeps_all=True),
+        nats = Program(
+            name="nats",
+            command=tuple(server_command(store=self.folder / "nats", port=ports[0])),
+            readiness=Listens(port=ports[0]),
         )
-        del nats  # it announces nothing
-        self.api_url, self.cloud_url = str(api["url"]), str(cloud["url"])
+        cloud = self._part("cloud", "--token", self.cloud_token, *self._cloud_arguments, keeps_all=True)
+        if self._cluster is None:
+            self.kubeconfig = self.folder / "kubeconfig"
+            api = [self._part("apiserver", "--kubeconfig-out", str(self.kubeconfig), keeps_all=True)]
+        else:
+            self.kubeconfig, api = self._cluster.kubeconfig, []
+        cloud_says, *_ = await self._start_together(cloud, nats, *api)
+        self.cloud_url = str(cloud_says["url"])
         client = ("--kubeconfig", str(self.kubeconfig))
+        control = [] if self._cluster else [self._part(name, *client) for name in ("controllers", "scheduler")]
         await self._start_together(
-            self._part("controllers", *client),
-            self._part("kubelets", *client, "--nodes", str(nodes_file)),
-            self._part("scheduler", *client),
+            *control,
+            await self._kubelets(ports[2]),
             self._part("metrics", *client, "--port", str(ports[1])),
-            *(self._service(name, port) for name, port in zip(self._services, ports[2:], strict=True)),
+            *(self._service(name, port) for name, port in zip(self._services, ports[3:], strict=True)),
+        )
+
+    async def _kubelets(self, port: int) -> Program:
+        """Who plays the home nodes."""
+        file = self.folder / "nodes.json"
+        file.write_text(json.dumps(list(self._nodes)))
+        if self._cluster is None or self._cluster.kwok is None:
+            return self._part("kubelets", "--kubeconfig", str(self.kubeconfig), "--nodes", str(file))
+        await kwok.register(self.kubeconfig, file)
+        return kwok.program(
+            self._cluster.kwok,
+            kubeconfig=self.kubeconfig,
+            folder=self.folder,
+            port=port,
+            environment=clean_environment(),
         )
 
     async def _start_together(self, *programs: Program) -> list[Mapping[str, Any]]:

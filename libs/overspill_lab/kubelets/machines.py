@@ -17,6 +17,8 @@ from overspill_objects.quantity import parse_quantity
 LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_SECONDS: Final = 40
 PODS_PER_NODE: Final = 110
+MADE_BY_LABEL: Final = "app.kubernetes.io/managed-by"
+MADE_BY: Final = "overspill-lab"
 MODEL_LABEL: Final = "nvidia.com/gpu.product"
 VERSION: Final = "v1.37.2"
 CONDITIONS: Final = (  # type, status, reason, message: what a healthy kubelet says
@@ -60,6 +62,7 @@ def read_machines(file: Path) -> tuple[Machine, ...]:
 def node_object(machine: Machine, *, now: datetime) -> dict[str, Any]:
     """The Node as its kubelet registers it, status included."""
     labels = {
+        MADE_BY_LABEL: MADE_BY,
         "kubernetes.io/hostname": machine.name,
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/os": "linux",
