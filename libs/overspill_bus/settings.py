@@ -6,6 +6,7 @@ from msgspec import Meta, Struct
 
 Seconds = Annotated[float, Meta(gt=0)]
 Bytes = Annotated[int, Meta(ge=1_000_000)]
+Replicas = Annotated[int, Meta(ge=1, le=5)]
 
 
 class Topology(Struct, frozen=True, kw_only=True):
@@ -16,7 +17,7 @@ class Topology(Struct, frozen=True, kw_only=True):
     duplicate_window: Seconds = 600.0
     dead_letter_max_age: Seconds = 30 * 86_400.0
     dead_letter_max_bytes: Bytes = 100_000_000
-    replicas: Annotated[int, Meta(ge=1, le=5)] = 1
+    replicas: Replicas = 1
 
 
 class BusSettings(Struct, frozen=True, kw_only=True):
