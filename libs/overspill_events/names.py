@@ -35,10 +35,19 @@ INSTANCE_ANNOTATION: Final = f"{DOMAIN}/instance"
 PRICE_ANNOTATION: Final = f"{DOMAIN}/price-per-hour"
 DELETION_COST_ANNOTATION: Final = "controller.kubernetes.io/pod-deletion-cost"
 
+# Annotations that an operator's order puts on a virtual node; without them its gate follows the marks.
+GATE_ANNOTATION: Final = f"{DOMAIN}/gate"  # open | closed
+GATE_UNTIL_ANNOTATION: Final = f"{DOMAIN}/gate-until"  # RFC 3339 with a zone; absent: until it is taken back
+GATE_BY_ANNOTATION: Final = f"{DOMAIN}/gate-by"
+GATE_REASON_ANNOTATION: Final = f"{DOMAIN}/gate-reason"
+
 # Gates, classes, objects.
 ADMISSION_GATE: Final = f"{DOMAIN}/admission"
 GPU_PRIORITY_CLASS_PREFIX: Final = "overspill-gpu-"  # + number of GPUs, 1 (lowest) to 8 (highest)
 SYSTEM_NAMESPACE: Final = "overspill-system"
+CONTROL_CONFIG_MAP: Final = "overspill-control"  # in the system namespace: which services are paused
+PART_OF_LABEL: Final = "app.kubernetes.io/part-of"
+PART_OF: Final = "overspill"  # its value on everything that an installation consists of
 FIELD_MANAGER_PREFIX: Final = "overspill-"
 GPU_RESOURCE: Final = "nvidia.com/gpu"
 

@@ -63,6 +63,8 @@ class GateReason(WireEnum):
     NO_PROVIDER_STOCK = "no-provider-stock"
     RETURN_UNSETTLED = "return-unsettled"
     NODE_UNKNOWN = "node-unknown"
+    BY_OPERATOR = "by-operator"  # an order on the virtual node says so, until it expires or is taken back
+    PAUSED = "paused"
     UNKNOWN = "unknown"
 
 
@@ -85,6 +87,7 @@ class HoldReason(WireEnum):
     OWNER_IN_FLIGHT = "owner-in-flight"
     BAD_ANNOTATION = "bad-annotation"
     NOT_SYNCED = "not-synced"
+    PAUSED = "paused"
     UNKNOWN = "unknown"
 
 
@@ -127,6 +130,7 @@ class DeferReason(WireEnum):
     BEHIND_HEAD = "behind-head"  # StrictFIFO: an older workload of the queue waits
     BAD_QUEUE = "bad-queue"
     NOT_SYNCED = "not-synced"
+    PAUSED = "paused"
     UNKNOWN = "unknown"
 
 
@@ -147,6 +151,7 @@ class SpillReason(WireEnum):
     BAD_ANNOTATION = "bad-annotation"
     MISSING_REFERENCE = "missing-reference"  # a mandatory ConfigMap or Secret is not there
     OBSERVING = "observing"
+    PAUSED = "paused"  # no new instances; running ones go on
     UNKNOWN = "unknown"
 
 

@@ -30,5 +30,5 @@ class Metrics:
                 self.decisions.labels(str(verdict), str(reason))
         for source in (Source.CLUSTER, Source.QUERY):
             self.average.labels(str(source)).set(float("nan"))
-        for what in ("bus", "cluster", "clock"):
+        for what in ("bus", "cluster", "clock", "control"):
             self.holds.labels(what)

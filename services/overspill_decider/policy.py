@@ -1,15 +1,18 @@
 """Should this gate be open? The whole judgement, as a function of the past, the gate, the rules and the time.
 
-Rules speak from "must not" to "may": what is not known holds the gate as it is; then lasting drift; then the marks.
+Rules speak from "must not" to "may": a pause and an operator's order come first; then what is not known holds the gate
+as it is; then lasting drift; then the marks.
 Opening costs money and so needs stock to buy and no return under way; closing waits for pods that only an open gate can
 place.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
+import msgspec
 from msgspec import Struct
 
+from overspill_decider.override import Override
 from overspill_decider.rules import Preference, Rules
 from overspill_decider.state import DISAGREEMENT, STUCK_PODS, State
 from overspill_decider.window import Track, seconds
@@ -23,6 +26,9 @@ class Gate(Struct, frozen=True, kw_only=True):
     node: str
     uid: str
     is_open: bool
+    override: Override | None = None
+    order: Mapping[str, str] = {}  # the annotations that it was read from
+    complaint: str = ""  # why the order on the node is none: field, value, what is accepted
 
 
 class Decision(Struct, frozen=True, kw_only=True):
@@ -43,8 +49,37 @@ class Stock(Struct, frozen=True, kw_only=True):
     detail: str
 
 
-def decide(gate: Gate, state: State, rules: Rules, now: datetime) -> Decision:
-    """The decision about one gate. A verdict that differs from the gate asks for a flip; every other holds."""
+def decide(gate: Gate, state: State, rules: Rules, now: datetime, *, paused: str | None = None) -> Decision:
+    """The decision about one gate. A verdict that differs from the gate asks for a flip; every other holds.
+
+    `paused`: an operator holds the decider still, in words.
+    """
+    if paused is not None:
+        return Decision(verdict=_as_is(gate), reason=GateReason.PAUSED, detail=_details(gate, paused))
+    if gate.override is not None and gate.override.holds(now):
+        return _ordered(gate, gate.override, state, rules, now)
+    decision = _by_the_marks(gate, state, rules, now)
+    return msgspec.structs.replace(decision, detail=_details(gate, decision.detail))
+
+
+def _ordered(gate: Gate, override: Override, state: State, rules: Rules, now: datetime) -> Decision:
+    """An operator's order needs neither samples nor stock: it is their order. What speaks against it is told."""
+    doubts = []
+    if override.verdict is Verdict.OPEN:
+        if not (there := stock(state, rules, now)).available:
+            doubts.append(f"nothing to buy: {there.detail}")
+        if count := unsettled(state, now):
+            doubts.append(f"{count} returns are not settled")
+    detail = "; ".join((str(override), *doubts))
+    return Decision(verdict=override.verdict, reason=GateReason.BY_OPERATOR, detail=_details(gate, detail))
+
+
+def _details(gate: Gate, detail: str) -> str:
+    ignored = f"order ignored: {gate.complaint}" if gate.complaint else ""
+    return "; ".join(part for part in (detail, ignored) if part)
+
+
+def _by_the_marks(gate: Gate, state: State, rules: Rules, now: datetime) -> Decision:
     as_is = _as_is(gate)
     if hold := _not_fresh(state, rules, now):
         return Decision(verdict=as_is, reason=hold[0], detail=hold[1])

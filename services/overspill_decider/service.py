@@ -7,12 +7,13 @@ they are.
 
 import asyncio
 from datetime import timedelta
-from typing import Final, Never
+from typing import Final, Literal, Never
 
 import msgspec
 
 from overspill_bus import BusUnavailable, Published, Recorded
 from overspill_decider.metrics import Metrics
+from overspill_decider.override import ANNOTATIONS, Malformed, read_override
 from overspill_decider.policy import Decision, Gate, active_drifts, decide, event_of, is_news, judge_drift
 from overspill_decider.settings import Settings
 from overspill_decider.state import DISAGREEMENT, FOLLOWED, STUCK_PODS, State, apply, missing_result, with_result
@@ -30,13 +31,15 @@ from overspill_events.envelope import Envelope, derived_id
 from overspill_events.names import NO_SCHEDULE, SWITCH_TAINT, VIRTUAL_LABEL
 from overspill_events.reasons import Source, Verdict
 from overspill_events.subjects import subject_filter
-from overspill_kube.effects import TaintsSet, record_event, set_taints
+from overspill_kube.effects import TaintsSet, annotate_node, record_event, set_taints
 from overspill_kube.errors import KubeError, KubeUnavailable
+from overspill_kube.outcomes import Done
 from overspill_kube.resources import NODES
 from overspill_objects.core import Node, Taint
 from overspill_objects.meta import ObjectReference
 from overspill_runtime.settings import Mode
 from overspill_service import Context
+from overspill_service.pausing import Control
 
 SERVICE: Final = "decider"
 LEASE: Final = "overspill-decider"
@@ -61,9 +64,18 @@ class Decider:
         self._state = State()
         self._caught_up = asyncio.Event()
         self._wake = asyncio.Event()
+        self._control = Control(
+            context.kube,
+            context.clock,
+            namespace=context.settings.namespace,
+            service=SERVICE,
+            on_change=self._wake.set,
+        )
+        self._complained: dict[str, str] = {}  # UID of a node → what was said about the order on it
 
     async def run(self) -> None:
         """Never returns. Raises BusClosed when the bus has ended for good."""
+        self._context.health.check("control", self._control.problem)
         self._context.health.check("record", lambda: None if self._caught_up.is_set() else "reading the past")
         since = self._context.clock.now() - timedelta(seconds=self._settings.look_back())
         await self._recall()
@@ -73,6 +85,7 @@ class Decider:
                     self._filters(FOLLOWED), self._hear, since=since, on_caught_up=self._caught_up.set
                 )
             )
+            tasks.create_task(self._control.run())
             tasks.create_task(self._rounds())
 
     async def _recall(self) -> None:
@@ -125,6 +138,9 @@ class Decider:
             return
 
     async def _round(self) -> None:
+        if (problem := self._control.problem()) is not None:
+            self._hold("control", problem)
+            return
         # A live list, not a cache: there are few virtual nodes, and our own effect must be seen in the next round.
         listing = await self._context.kube.list(NODES, labels=f"{VIRTUAL_LABEL}=true")
         for node in listing.items:
@@ -139,15 +155,36 @@ class Decider:
                 "drift", node=gate.node, kind=change.kind, raised=isinstance(change, DriftDetected)
             )
         now = self._context.clock.now()
-        decision = decide(gate, self._state, self._rules, now)
+        decision = decide(gate, self._state, self._rules, now, paused=self._control.why_paused())
         self._measure(gate)
-        if is_news(gate, decision, self._state):
+        if is_news(gate, decision, self._state) or gate.complaint not in {"", self._complained.get(gate.uid)}:
             event = event_of(gate, decision, self._state, self._rules, now)
             await self._record(event, caused_by=self._state.sampled)
             self._metrics.decisions.labels(str(event.verdict), str(event.reason)).inc()
             self._context.log.info("gate-decided", **_shown(event))
+        await self._tidy(gate)
         if (decision.verdict is Verdict.OPEN) != gate.is_open and self._context.mode is Mode.ACT:
             await self._carry_out(gate, decision)
+
+    async def _tidy(self, gate: Gate) -> None:
+        """Take an expired order off the node, and tell once about one that is none."""
+        override, now = gate.override, self._context.clock.now()
+        if override is not None and not override.holds(now) and self._may_act():
+            removed = await annotate_node(
+                self._context.kube, gate.node, dict.fromkeys(ANNOTATIONS), expect_uid=gate.uid, only_if=gate.order
+            )
+            self._context.log.info(
+                "order-expired", node=gate.node, order=str(override), removed=isinstance(removed, Done)
+            )
+        if gate.complaint == self._complained.get(gate.uid, ""):
+            return
+        self._complained[gate.uid] = gate.complaint
+        if gate.complaint:
+            self._context.log.warning("order-ignored", node=gate.node, problem=gate.complaint)
+            await self._note(gate, reason="GateOrderIgnored", message=gate.complaint, type_="Warning")
+
+    def _may_act(self) -> bool:
+        return self._context.mode is Mode.ACT and self._control.pause() is None
 
     async def _carry_out(self, gate: Gate, decision: Decision) -> None:
         """Change the taint of the very node that was judged; what hinders it is tried again in the next round."""
@@ -164,12 +201,18 @@ class Decider:
             return
         self._metrics.flips.labels(str(decision.verdict)).inc()
         self._settle(msgspec.structs.replace(gate, is_open=opens))
-        await record_event(
-            self._context.kube,
-            ObjectReference(api_version="v1", kind="Node", name=gate.node, uid=gate.uid),
+        await self._note(
+            gate,
             reason="GateOpened" if opens else "GateClosed",
             message=f"{decision.reason}: {decision.detail}".rstrip(": "),
-            component="overspill-decider",
+        )
+
+    async def _note(
+        self, gate: Gate, *, reason: str, message: str, type_: Literal["Normal", "Warning"] = "Normal"
+    ) -> None:
+        about = ObjectReference(api_version="v1", kind="Node", name=gate.node, uid=gate.uid)
+        await record_event(
+            self._context.kube, about, reason=reason, message=message, component="overspill-decider", type=type_
         )
 
     def _settle(self, gate: Gate) -> None:
@@ -203,7 +246,7 @@ class Decider:
         for source, track in ((Source.CLUSTER, self._state.cluster), (Source.QUERY, self._state.query)):
             self._metrics.average.labels(str(source)).set(float("nan") if track.average is None else track.average)
 
-    def _hold(self, what: str, error: Exception) -> None:
+    def _hold(self, what: str, error: object) -> None:
         self._metrics.holds.labels(what).inc()
         self._context.log.warning("gates-stay", what=what, error=str(error))
 
@@ -212,9 +255,18 @@ class Decider:
 
 
 def gate_of(node: Node) -> Gate:
-    """The gate as the node's taints have it."""
+    """The gate as the node's taints have it, with the order that its annotations are."""
+    annotations = node.metadata.annotations
+    order = read_override(annotations)
     closed = any(taint.key == SWITCH_TAINT and taint.effect == NO_SCHEDULE for taint in node.spec.taints)
-    return Gate(node=node.metadata.name, uid=node.metadata.uid, is_open=not closed)
+    return Gate(
+        node=node.metadata.name,
+        uid=node.metadata.uid,
+        is_open=not closed,
+        override=None if isinstance(order, Malformed) else order,
+        complaint=order.problem if isinstance(order, Malformed) else "",
+        order={name: annotations[name] for name in ANNOTATIONS if name in annotations},
+    )
 
 
 def _shown(event: GateDecided) -> dict[str, object]:

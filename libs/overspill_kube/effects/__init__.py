@@ -5,11 +5,12 @@ A fence is a UID, a resourceVersion, or a `test` of the old value inside the pat
 that it needs in `RULES`. None of them judges: whether to act is decided before.
 """
 
-from overspill_kube.effects import eviction, notes, pods, taints, workloads
+from overspill_kube.effects import annotations, eviction, notes, pods, taints, workloads
+from overspill_kube.effects.annotations import annotate, annotate_node
 from overspill_kube.effects.eviction import Evicted, EvictionOutcome, Gone, PdbBlocked, Refused, evict
 from overspill_kube.effects.fence import Contended
 from overspill_kube.effects.notes import record_event
-from overspill_kube.effects.pods import annotate, patch_pod_status, remove_gate, set_toleration_seconds
+from overspill_kube.effects.pods import patch_pod_status, remove_gate, set_toleration_seconds
 from overspill_kube.effects.taints import TaintsSet, set_taints
 from overspill_kube.effects.workloads import set_suspend
 from overspill_kube.rules import Rule
@@ -24,6 +25,7 @@ __all__ = [
     "Refused",
     "TaintsSet",
     "annotate",
+    "annotate_node",
     "evict",
     "patch_pod_status",
     "record_event",
@@ -39,7 +41,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "evict": eviction.RULES,
     "patch_pod_status": pods.STATUS_RULES,
     "set_toleration_seconds": pods.PATCH_RULES,
-    "annotate": pods.PATCH_RULES,
+    "annotate": annotations.POD_RULES,
+    "annotate_node": annotations.NODE_RULES,
     "remove_gate": pods.PATCH_RULES,
     "set_suspend": workloads.RULES,
     "record_event": notes.RULES,

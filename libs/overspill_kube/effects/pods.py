@@ -1,4 +1,4 @@
-"""Changes to one pod: its status, tolerations, annotations and gates, fenced by its UID."""
+"""Changes to one pod: its status, tolerations and gates, fenced by its UID."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -65,32 +65,6 @@ def _with_seconds(old: list[Document], seconds: int, keys: Sequence[str]) -> lis
         result.append({**entry, "tolerationSeconds": seconds} if limited else entry)
     added = [{"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds} for key in missing]
     return result + added
-
-
-async def annotate(client: Client, pod: Target, annotations: Mapping[str, str | None]) -> Outcome[Pod] | Contended:
-    """Set annotations of exactly this pod, or remove those whose value is None. No write when nothing is to change."""
-
-    def build(document: Document) -> JsonPatch | None:
-        old = document["metadata"].get("annotations")
-        now = old or {}
-        change = {key: value for key, value in annotations.items() if now.get(key) != value}
-        if not change:
-            return None
-        if old is None:
-            new = {key: value for key, value in change.items() if value is not None}
-            version = document["metadata"]["resourceVersion"]
-            return [
-                {"op": "test", "path": "/metadata/resourceVersion", "value": version},
-                {"op": "add", "path": "/metadata/annotations", "value": new},
-            ]
-        return [_annotation_step(key, value) for key, value in change.items()]
-
-    return await patch_tested(client, PODS, name=pod.name, namespace=pod.namespace, uid=pod.uid, build=build)
-
-
-def _annotation_step(key: str, value: str | None) -> dict[str, Any]:
-    path = "/metadata/annotations/" + key.replace("~", "~0").replace("/", "~1")
-    return {"op": "remove", "path": path} if value is None else {"op": "add", "path": path, "value": value}
 
 
 async def remove_gate(client: Client, pod: Target, gate: str) -> Outcome[Pod] | Contended:
