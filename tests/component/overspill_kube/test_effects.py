@@ -79,6 +79,30 @@ async def test_taints_of_another_node_of_that_name_are_not_touched(client: Clien
     assert isinstance(await set_taints(client, unique("absent"), add=[taint("x")], expect_uid=OTHER_UID), NotFound)
 
 
+async def test_a_node_replaced_in_the_moment_between_keeps_its_taints(client: Client, place: Place) -> None:
+    """It was made anew after it was read, with the same taints: the UID inside the patch still spares it."""
+    node = await place.node()
+    name = node.metadata.name
+    before = await client.get_document(NODES, name)
+    done(await client.delete(NODES, name))
+    done(await client.create(NODES, {"metadata": {"name": name}}))
+
+    class Stale:
+        """A client whose first read of the node is from before the replacement."""
+
+        clock = client.clock
+        patch = client.patch
+        reads = 0
+
+        async def get_document(self, *arguments: Any) -> Any:
+            self.reads += 1
+            return before if self.reads == 1 else await client.get_document(*arguments)
+
+    outcome = await set_taints(Stale(), name, add=[taint("x")], expect_uid=node.metadata.uid)  # type: ignore[arg-type]
+    assert isinstance(outcome, Replaced)
+    assert await our_taints(client, name) == {}
+
+
 async def test_a_recreated_pod_is_not_evicted_for_its_predecessor(client: Client, place: Place) -> None:
     first = await place.running("worker")
     done(await client.delete(PODS, "worker", place.namespace, grace_seconds=0))
