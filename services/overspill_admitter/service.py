@@ -30,10 +30,12 @@ from overspill_kube.errors import KubeError, KubeUnavailable
 from overspill_objects.meta import ObjectReference
 from overspill_runtime.settings import Mode
 from overspill_service import Context
+from overspill_service.pausing import Control
 
 SERVICE: Final = "admitter"
 LEASE: Final = "overspill-admitter"
 KUEUE_SECONDS: Final = 10.0  # between two looks for Kueue's controller
+PREDECESSOR_SECONDS: Final = 1.0
 IDLE_SECONDS: Final = 10.0  # the longest time without a decision: reservations expire without a change in the cluster
 
 
@@ -54,6 +56,7 @@ class Admitter:
         self._memory = Memory()
         self._expectations = Expectations()
         self._cluster = Cluster(context.kube, context.clock, resource=context.settings.resource)
+        self._control = Control(context.kube, context.clock, namespace=context.settings.namespace, service=SERVICE)
         self._caught_up = asyncio.Event()
         self._stands_back: str | None = "not looked for Kueue's controller yet"
         self._noticed: set[tuple[str, int]] = set()  # UID and generation of queue objects that were looked through
@@ -72,15 +75,19 @@ class Admitter:
         """Until cancelled."""
         context = self._context
         context.health.check("cluster", self._cluster.why_not_synced)
+        context.health.check("control", self._control.problem)
         await self._cluster.find_queues()
         since = self._clock.now() - timedelta(seconds=self._settings.memory)
         filters = [subject_filter(event_type, cluster=self._settings.cluster) for event_type in READ]
         async with asyncio.TaskGroup() as group:
             group.create_task(self._cluster.run())
+            group.create_task(self._control.run())
             group.create_task(context.bus.follow(filters, self._hear, since=since, on_caught_up=self._caught_up.set))
             group.create_task(self._watch_kueue())
             await self._cluster.wait_synced()
             await self._caught_up.wait()
+            # A request that a predecessor sent last may still be on its way: its effect must be seen before we count.
+            await self._clock.sleep(PREDECESSOR_SECONDS)
             self._log.info("ready-to-decide", known=len(self._memory.known))
             group.create_task(self._decide_for_ever())
 
@@ -106,7 +113,8 @@ class Admitter:
     async def _decide_for_ever(self) -> None:
         while True:
             seen = self._revision()
-            if self._context.bus.connected and self._cluster.why_not_synced() is None:
+            known = self._cluster.why_not_synced() is None and self._control.problem() is None
+            if self._context.bus.connected and known:
                 try:
                     await self._decide()
                 except (KubeUnavailable, KubeError) as error:
@@ -115,7 +123,7 @@ class Admitter:
             await self._until_changed(seen)
 
     def _revision(self) -> int:
-        return self._cluster.revision + len(self._memory.returns)
+        return self._cluster.revision + self._control.revision + len(self._memory.returns)
 
     async def _until_changed(self, seen: int) -> None:
         """Changes within one interval are looked at together."""
@@ -137,12 +145,19 @@ class Admitter:
             snapshot = self._cluster.snapshot(workloads, self._memory, self._expectations.uids)
             plan = decide(snapshot, self._settings.rules)
         self._report(plan)
-        hindrance = "observing" if self._settings.mode is Mode.OBSERVE else self._stands_back
+        hindrance = self._hindrance()
         if hindrance is None:
             await self._release(plan.admits)
-        for defer in (*plan.defers, *(_not_released(one, hindrance) for one in plan.admits if hindrance is not None)):
+        for defer in (*plan.defers, *(_not_released(one, *hindrance) for one in plan.admits if hindrance is not None)):
             self._defer(defer)
         self._say_what_ended(workloads)
+
+    def _hindrance(self) -> tuple[DeferReason, str] | None:
+        """Why nothing is released whatever the plan says."""
+        if (paused := self._control.why_paused()) is not None:
+            return DeferReason.PAUSED, paused
+        why = "observing" if self._settings.mode is Mode.OBSERVE else self._stands_back
+        return None if why is None else (DeferReason.UNKNOWN, why)
 
     async def _release(self, admits: tuple[Admit, ...]) -> None:
         now = self._clock.monotonic()
@@ -151,6 +166,8 @@ class Admitter:
         async def one(admit: Admit) -> None:
             uid = admit.workload.ref.uid
             async with pool:
+                if self._control.problem() is not None or self._control.pause() is not None:
+                    return  # since the plan was made; the next decision says so
                 if await self._releaser.release(admit):
                     self._retry_at.pop(uid, None)
                 else:
@@ -251,11 +268,11 @@ class Admitter:
                 self._metrics.used.labels(name, flavor, resource).set(float(amount))
 
 
-def _not_released(admit: Admit, hindrance: str) -> Defer:
+def _not_released(admit: Admit, reason: DeferReason, hindrance: str) -> Defer:
     """A decision that is told and not carried out."""
     return Defer(
         workload=admit.workload,
-        reason=DeferReason.UNKNOWN,
+        reason=reason,
         cluster_queue=admit.cluster_queue,
         detail=f"would be admitted: {hindrance}",
         quota=admit.quota,

@@ -81,6 +81,8 @@ class Creator:
                 current = world.pods.get(uid)
                 if current is None or current.metadata.deletion_timestamp is not None:
                     return Acquired()  # it has gone while we waited for our turn
+                if world.why_paused() is not None:
+                    return Acquired()  # looked at again at once, and then told so
                 await self._record.intend(self._requested(pod, choice), uid)
                 settled = True  # from here on only the provider's answer settles it
                 created = await world.providers[name].create(self._request(pod, choice, environment))

@@ -5,6 +5,7 @@ with its gate closed, and no instance is touched by that.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Never
 
 from overspill_bridge import nodeobject
@@ -30,13 +31,14 @@ class NodeTaken(Exception):  # noqa: N818 -- the name says what is wrong
 
 
 class NodeKeeper:
-    """Holds one node. `stir` makes it look at once."""
+    """Holds one node. `stir` makes it look at once. While `is_leaving` says so, a node that is gone stays away."""
 
-    def __init__(self, world: World, kube: Client, *, record: Record, log: Any) -> None:
+    def __init__(self, world: World, kube: Client, *, record: Record, log: Any, is_leaving: Callable[[], bool]) -> None:
         self._world = world
         self._kube = kube
         self._record = record
         self._log = log
+        self._is_leaving = is_leaving
         self._shape = shape_of(world.settings)
         self._stirred = asyncio.Event()
         self._registered: str | None = None  # UID
@@ -85,6 +87,8 @@ class NodeKeeper:
         node = self._informer.get("", self._shape.name)
         if node is None:
             node = await self._kube.get(NODES, self._shape.name)
+        if node is None and self._is_leaving():
+            return
         if node is None:
             node = await self._create()
         elif not nodeobject.is_virtual_kubelet(node):

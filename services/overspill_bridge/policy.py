@@ -41,6 +41,7 @@ class Case(Struct, frozen=True, kw_only=True):
     flight: Flight | None = None
     knows_enough: bool = False  # an instance that we have not seen can be ruled out
     api_is_fresh: bool = True  # the cache was in contact with the API server lately
+    paused: str | None = None  # an operator wants no new instances, in words
     provider_is_down: bool = False  # one that would have to be asked does not answer
     was_lost: bool = False  # this process has seen an instance of the pod vanish
     released: frozenset[str] = (
@@ -279,6 +280,11 @@ def _unknown(case: Case, _: Rules) -> Decision | None:
     return None if case.api_is_fresh else Wait()
 
 
+def _paused(case: Case, _: Rules) -> Decision | None:
+    """An operator's pause keeps what runs and starts nothing."""
+    return None if case.paused is None else Defer(reason=SpillReason.PAUSED, detail=case.paused)
+
+
 def _impossible(case: Case, _: Rules) -> Decision | None:
     """What cannot leave the cluster is said before money is spent."""
     found = unsupported(case.pod)
@@ -303,6 +309,7 @@ RULES: tuple[Rule, ...] = (
     _unwilling,
     _in_flight,
     _unknown,
+    _paused,
     _impossible,
     _wanted,
 )

@@ -33,10 +33,12 @@ from overspill_providers.protocol import Provider
 from overspill_providers.registry import build_providers
 from overspill_runtime.settings import Mode
 from overspill_service.context import Context
+from overspill_service.pausing import Control
 
 SERVICE = "bridge"
 IDENTITY_NAMESPACE = "kube-system"  # its UID is the cluster's identity
 RETRY_SECONDS = 1.0
+CONTROL_SECONDS = 0.5  # between two looks at the live copy of the operator's pauses; costs no request
 EXPECTED = (KubeUnavailable, KubeError, ProviderError, NotCarriedOut)  # the world's troubles, not ours
 
 
@@ -48,11 +50,14 @@ async def lead(context: Context[Settings], metrics: BridgeMetrics) -> None:
         for provider in providers:
             stack.push_async_callback(provider.close)
         cluster_uid = await _cluster_uid(context)
-        world = make_world(context, providers, cluster_uid=cluster_uid)
-        await Bridge(context, world, metrics).run()
+        control = Control(context.kube, context.clock, namespace=settings.namespace, service=SERVICE)
+        world = make_world(context, providers, cluster_uid=cluster_uid, control=control)
+        await Bridge(context, world, metrics, control=control).run()
 
 
-def make_world(context: Context[Settings], providers: tuple[Provider, ...], *, cluster_uid: str) -> World:
+def make_world(
+    context: Context[Settings], providers: tuple[Provider, ...], *, cluster_uid: str, control: Control
+) -> World:
     """An empty memory."""
     settings = context.settings
     identity = Identity(cluster_uid=cluster_uid, node=settings.node_name)
@@ -72,6 +77,7 @@ def make_world(context: Context[Settings], providers: tuple[Provider, ...], *, c
         released={},
         condemned=set(),
         attempts={},
+        why_paused=control.why_paused,
     )
 
 
@@ -92,8 +98,9 @@ async def _cluster_uid(context: Context[Settings]) -> str:
 class Bridge:
     """Everything that runs while this process leads."""
 
-    def __init__(self, context: Context[Settings], world: World, metrics: BridgeMetrics) -> None:
+    def __init__(self, context: Context[Settings], world: World, metrics: BridgeMetrics, *, control: Control) -> None:
         self._context = context
+        self._control = control
         self._world = world
         self._metrics = metrics
         self._log: Any = context.log
@@ -118,7 +125,7 @@ class Bridge:
             record=self._record,
             metrics=metrics,
             log=self._log,
-            api_is_fresh=self._api_is_fresh,
+            api_is_fresh=self._may_create,
         )
         self._collector = Collector(
             world,
@@ -129,13 +136,14 @@ class Bridge:
             api_is_fresh=self._api_is_fresh,
             on_condemned=self._queue.add,
         )
-        self._keeper = NodeKeeper(world, kube, record=self._record, log=self._log)
+        self._keeper = NodeKeeper(world, kube, record=self._record, log=self._log, is_leaving=self._is_leaving)
 
     async def run(self) -> None:
         """Pods first, then everything else: nothing is decided before the cache is whole."""
         self._watch_health()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._informer.run(), name="pods")
+            tasks.create_task(self._control.run(), name="control")
             await self._informer.wait_synced()
             self._world.pods.are_synced = True
             for provider in self._world.providers.values():
@@ -144,6 +152,7 @@ class Bridge:
                 tasks.create_task(self._keeper.run(), name="node")
             tasks.create_task(self._collector.run(), name="collector")
             tasks.create_task(self._resync(), name="resync")
+            tasks.create_task(self._heed_operator(), name="operator")
             tasks.create_task(self._queue.run(), name="pods' work")
 
     def _poller(self, provider: Provider) -> Poller:
@@ -163,6 +172,17 @@ class Bridge:
         while True:
             self._look_at({*self._world.pods.uids(), *self._world.book.pods(), *self._world.book.flights()})
             await self._context.clock.sleep(self._context.settings.resync_interval)
+
+    async def _heed_operator(self) -> None:
+        """A pause that begins or ends concerns pods that wait, and the node that may have to come back."""
+        before = self._control.problem(), self._control.pause()
+        while True:
+            await self._context.clock.sleep(CONTROL_SECONDS)
+            now = self._control.problem(), self._control.pause()
+            if now != before:
+                before = now
+                self._retry_deferred()
+                self._keeper.stir()
 
     async def _handle(self, uid: str) -> float | None:
         return await self._reconciler.handle(uid, self._queue)
@@ -190,8 +210,18 @@ class Bridge:
         is_alive = self._context.mode is Mode.OBSERVE or self._keeper.is_alive
         return self._informer.is_synced and is_alive
 
+    def _may_create(self) -> bool:
+        """Whether an instance may be created: not while nobody can say whether that is paused."""
+        return self._api_is_fresh() and self._control.problem() is None
+
+    def _is_leaving(self) -> bool:
+        """Whether Overspill is being uninstalled, or nobody can say: a node that is gone then stays away."""
+        pause = self._control.pause()
+        return self._control.problem() is not None or (pause is not None and pause.leaving)
+
     def _watch_health(self) -> None:
         health = self._context.health
+        health.check("control", self._control.problem)
         health.check("pods", lambda: None if self._informer.is_synced else self._informer.last_error or "not listed")
         health.check("node", lambda: None if self._context.mode is Mode.OBSERVE else self._keeper.problem)
         for name, desk in self._world.desks.items():

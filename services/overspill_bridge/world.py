@@ -4,6 +4,8 @@ All of it is memory of this leadership and begins empty; nothing is read back fr
 anything is carried out.
 """
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from overspill_bridge.book import Book, Identity, Sighting
@@ -100,6 +102,7 @@ class World(Struct, frozen=True, kw_only=True):
     released: dict[str, set[str]]  # pod UID → ids of instances whose marks were taken off it
     condemned: set[str]  # UIDs of pods that the collector has found gone twice
     attempts: dict[str, int]  # pod UID → creates asked for since the last that was answered well
+    why_paused: Callable[[], str | None] = lambda: None  # an operator's pause in words; None: go on
 
     def case(self, pod: Pod, *, api_is_fresh: bool) -> Case:
         """Everything known about one pod now."""
@@ -112,6 +115,7 @@ class World(Struct, frozen=True, kw_only=True):
             flight=self.book.flight(uid),
             knows_enough=self.book.knows_enough(new_pod=self.pods.is_new(uid)),
             api_is_fresh=api_is_fresh,
+            paused=self.why_paused(),
             provider_is_down=any(desk.is_down for desk in self.desks.values()),
             was_lost=uid in self.lost,
             released=frozenset(self.released.get(uid, ())),

@@ -49,7 +49,7 @@ class Cluster:
                 return f"{name}: {informer.last_error or 'not listed yet'}"
         return None
 
-    def snapshot(self, memory: Memory) -> Snapshot:
+    def snapshot(self, memory: Memory, *, paused: str | None) -> Snapshot:
         """Everything a decision rests on, as of now."""
         return Snapshot(
             nodes=tuple(self.nodes.items.values()),
@@ -61,6 +61,7 @@ class Cluster:
             heirs=dict(memory.heirs),
             failures=dict(memory.failures),
             refusals=dict(memory.refusals),
+            paused=paused,
         )
 
     def _informers(self) -> dict[str, Informer[Any]]:

@@ -31,7 +31,7 @@ class EvictorMetrics:
             self.refused.labels(reason.value)
         for place in Place:
             self.settled.labels(place.value)
-        for cause in ("bus", "cache", "throttled", "unavailable"):
+        for cause in ("bus", "cache", "control", "throttled", "paused", "unavailable"):
             self.idle.labels(cause)
 
     def set_held(self, counts: Mapping[HoldReason, int]) -> None:

@@ -135,6 +135,7 @@ class _Cycle:
     def judge(self, pod: Pod) -> Return | Hold:
         """The first rule that speaks holds the pod; if none does, it returns and its place is booked."""
         rules: tuple[Callable[[Pod], Hold | None], ...] = (
+            self._is_paused,
             self._node_is_not_ready,
             self._gate_is_not_settled,
             self._owner_is_unfit,
@@ -150,6 +151,11 @@ class _Cycle:
             if hold := rule(pod):
                 return hold
         return self._place(pod)
+
+    def _is_paused(self, pod: Pod) -> Hold | None:
+        """An operator's pause is nobody's fault and ends by itself or by a word."""
+        paused = self._snapshot.paused
+        return None if paused is None else Hold(pod=pod, reason=HoldReason.PAUSED, detail=paused)
 
     def _node_is_not_ready(self, pod: Pod) -> Hold | None:
         """A silent virtual node: its bridge is away, and a pod evicted now could not be ended properly."""

@@ -25,6 +25,7 @@ from overspill_evictor.settling import not_evicted, pod_ref, settle, successors
 from overspill_kube.errors import KubeError, KubeUnavailable
 from overspill_kube.resources import PODS
 from overspill_service import Context
+from overspill_service.pausing import Control
 
 SERVICE: Final = "evictor"
 LEASE: Final = "overspill-evictor"
@@ -52,6 +53,7 @@ class Evictor:
         self._memory = Memory()
         self._journal = Journal(context.bus, self._memory)
         self._cluster = Cluster(context.kube, context.clock)
+        self._control = Control(context.kube, context.clock, namespace=context.settings.namespace, service=SERVICE)
         self._caught_up = asyncio.Event()
         self._paused_until = 0.0
         self._throttles = 0
@@ -69,10 +71,12 @@ class Evictor:
         """Until cancelled."""
         context = self._context
         context.health.check("cluster", self._cluster.why_not_synced)
+        context.health.check("control", self._control.problem)
         since = self._clock.now() - timedelta(seconds=self._settings.memory)
         filters = [subject_filter(event_type, cluster=self._settings.cluster) for event_type in READ]
         async with asyncio.TaskGroup() as group:
             group.create_task(self._cluster.run())
+            group.create_task(self._control.run())
             group.create_task(
                 context.bus.follow(filters, self._remember, since=since, on_caught_up=self._caught_up.set)
             )
@@ -154,6 +158,8 @@ class Evictor:
             return "bus"
         if self._cluster.why_not_synced() is not None:
             return "cache"
+        if self._control.problem() is not None:
+            return "control"
         return "throttled" if self._clock.monotonic() < self._paused_until else None
 
     async def _cycle(self) -> str | None:
@@ -161,7 +167,8 @@ class Evictor:
         slots = self._settings.max_per_cycle
         tried: set[str] = set()
         while True:
-            plan = decide(self._cluster.snapshot(self._memory), self._clock.now(), self._settings.rules, slots=slots)
+            snapshot = self._cluster.snapshot(self._memory, paused=self._control.why_paused())
+            plan = decide(snapshot, self._clock.now(), self._settings.rules, slots=slots)
             returns = tuple(one for one in plan.returns if one.pod.metadata.uid not in tried)
             if not returns:
                 break
@@ -171,7 +178,7 @@ class Evictor:
             if outcomes[Outcome.THROTTLED]:
                 return "throttled"
             if outcomes[None]:
-                return "unavailable"
+                return "paused" if self._control.pause() is not None else "unavailable"
             if not outcomes[Outcome.NOT_SENT]:
                 break  # every slot that was asked for is used
         self._throttles = 0
@@ -198,7 +205,8 @@ class Evictor:
         return Counter(outcome for outcomes in done for outcome in outcomes)
 
     async def _attempt(self, planned: Return, together: frozenset[str]) -> Outcome | None:
-        if self._why_idle() is not None:  # throttled, or cut off, since the plan was made
+        # Throttled, cut off or paused since the plan was made.
+        if self._why_idle() is not None or self._control.pause() is not None:
             return None
         try:
             outcome = await self._returner.carry_out(planned, together=together)

@@ -41,6 +41,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     heirs: Mapping[str, str] = {}  # successor UID → predecessor UID, of settled returns
     failures: Mapping[str, Failures] = {}  # by owner UID
     refusals: Mapping[str, Refusal] = {}  # by pod UID
+    paused: str | None = None  # an operator holds the evictor still, in words
 
 
 def reservations(snapshot: Snapshot, *, resource: str) -> tuple[Reservation, ...]:
