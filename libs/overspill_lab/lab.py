@@ -115,7 +115,7 @@ class Lab:
         await self._supervisor.failed()
 
     async def _start(self) -> None:
-        self.cloud_token = secrets.token_urlsafe(16)
+        self.cloud_token = secrets.token_hex(16)
         self.ledger = self.folder / "ledger.db"
         ports = free_ports(3 + len(self._services))
         self.nats_url, self.prometheus_url = f"nats://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}"
