@@ -1,20 +1,20 @@
 """`overspill`: the commands and their arguments. What they do is in the modules they call."""
 
-import asyncio
 import importlib
 import logging
 import os
 import sys
-from collections.abc import Coroutine
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import cyclopts
 from cyclopts import App, Parameter
 
-from overspill_cli.output import Exit, Format, UsageError
+from overspill_cli import operators
+from overspill_cli.finishing import finish as _run
+from overspill_cli.output import Exit, Format
 
 app = App(
     name="overspill",
@@ -25,6 +25,7 @@ Exit codes: 0 fine; 1 a check or promise is broken; 2 arguments, settings or fil
     version=version("overspill"),
     version_flags=["--version"],
 )
+operators.add_to(app)
 
 
 class Service(StrEnum):
@@ -75,16 +76,30 @@ def demo(
     setting: Annotated[
         tuple[str, ...], Parameter(help="SERVICE:OVERSPILL_NAME=VALUE for a service of the demo; may be repeated.")
     ] = (),
-    deadline: Annotated[float, Parameter(help="Seconds after which the story is judged as it stands.")] = 165.0,
+    deadline: Annotated[
+        float | None,
+        Parameter(help="Seconds after which the story is judged as it stands; 165, or 600 with --kubeconfig."),
+    ] = None,
     folder: Annotated[
         Path | None, Parameter(help="Where logs and the ledger go; a temporary folder by default.")
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, Parameter(help="Play on the cluster of this file's current context instead of the lab's own.")
+    ] = None,
+    allow_context: Annotated[
+        tuple[str, ...], Parameter(help="A context that may be changed, besides kind-* and overspill-*.")
+    ] = (),
+    kwok: Annotated[
+        Path | None, Parameter(help="With --kubeconfig: KWOK's binary plays the kubelets of the home nodes.")
     ] = None,
 ) -> int:
     """Play the whole story in the lab: research fills home, inference overflows, and comes home a few at a time.
 
-    Ends with exit code 1 when a promise is broken, and says which.
+    With --kubeconfig the control plane is one that runs already (Kubernetes 1.36 or newer, no GPUs of its own); what
+    the demo makes there it takes away at the end. Ends with exit code 1 when a promise is broken, and says which.
     """
-    from overspill_demo.performance import Options, perform
+    from overspill_cli.staging import staged
+    from overspill_demo.performance import Options
 
     options = Options(
         scenario=scenario,
@@ -94,7 +109,7 @@ def demo(
         folder=folder,
         summary=json,
     )
-    return _run(perform(options))
+    return _run(staged(options, kubeconfig=kubeconfig, allowed=allow_context, kwok=kwok))
 
 
 @app.command
@@ -160,26 +175,6 @@ def schemas(*, directory: Annotated[Path | None, Parameter(name=["--directory", 
     from overspill_cli.schemas import write_schemas
 
     return write_schemas(directory)
-
-
-def _run(work: Coroutine[Any, Any, int]) -> int:
-    """Run a command; what the caller can put right is one line on stderr, not a traceback."""
-    from overspill_demo.arrangement import ArrangementError
-    from overspill_demo.scenario import ScenarioError
-    from overspill_lab.programs import LabError
-    from overspill_recorder.schema import LedgerError
-    from overspill_runtime.settings import SettingsError
-
-    try:
-        return int(asyncio.run(work))
-    except (UsageError, ArrangementError, ScenarioError, SettingsError, LedgerError) as error:
-        print(error, file=sys.stderr)
-        return Exit.USAGE
-    except LabError as error:
-        print(error, file=sys.stderr)
-        return Exit.BROKEN
-    except KeyboardInterrupt:
-        return Exit.INTERRUPTED
 
 
 def main() -> None:

@@ -15,7 +15,10 @@ CLUSTER_QUEUE: Final = "training"
 HOME_FLAVOR: Final = "home"
 RUN_SECONDS: Final = "lab.overspill.dev/run-seconds"  # tells the lab's kubelets how long a pod runs
 QUEUE_SHARE: Final = 0.95  # of home's GPUs: "nearly all", as the mission has it for the training queue
-PRIORITIES: Final = (1, 2, 4, 8)
+PRIORITIES: Final = range(1, 9)
+MADE_BY_LABEL: Final = "app.kubernetes.io/managed-by"
+MADE_BY: Final = "overspill-demo"  # on everything that the story creates, so that a cluster can be cleared of it
+_PROBE: Final = Shape(cpu_milli=100, memory_mib=0, gpus=1)
 
 Body = dict[str, Any]
 
@@ -32,6 +35,18 @@ def priority_classes() -> list[Body]:
         | {"value": 100 + gpus, "preemptionPolicy": "Never"}
         for gpus in PRIORITIES
     ]
+
+
+def spillable_probe() -> Body:
+    """A pod that is never made: what comes back of its dry run tells whether the admission policies are at work."""
+    body = _object("v1", "Pod", "probe", INFERENCE_NAMESPACE) | {"spec": _pod_spec("probe", _PROBE)}
+    body["metadata"]["labels"][names.SPILLABLE_LABEL] = "true"
+    return body
+
+
+def queued_probe() -> Body:
+    """A Job that is never made, for the same end."""
+    return job(Research(name="probe", shape=_PROBE, run_seconds=1))
 
 
 def queues(scenario: Scenario, *, held: bool) -> list[Body]:
@@ -65,7 +80,7 @@ def job(research: Research) -> Body:
         "spec": _pod_spec("train", research.shape) | {"restartPolicy": "Never"},
     }
     body = _object("batch/v1", "Job", research.name, RESEARCH_NAMESPACE)
-    body["metadata"]["labels"] = {names.QUEUE_LABEL: LOCAL_QUEUE}
+    body["metadata"]["labels"][names.QUEUE_LABEL] = LOCAL_QUEUE
     return body | {"spec": {"parallelism": 1, "completions": 1, "backoffLimit": 3, "template": template}}
 
 
@@ -109,7 +124,9 @@ def home_nodes(scenario: Scenario) -> list[Body]:
 
 
 def _object(api_version: str, kind: str, name: str, namespace: str | None = None) -> Body:
-    metadata: Body = {"name": name} | ({"namespace": namespace} if namespace else {})
+    metadata: Body = {"name": name, "labels": {MADE_BY_LABEL: MADE_BY}}
+    if namespace:
+        metadata["namespace"] = namespace
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
 
 

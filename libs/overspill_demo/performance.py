@@ -1,5 +1,8 @@
 """`overspill demo`: starts the lab, plays the scenario in it, watches from the outside, and judges.
 
+On a cluster that runs already the lab brings only what that cluster does not have, and the demo takes away again what
+it made there.
+
 The composition root of the demo: the only module that knows all the others.
 """
 
@@ -7,7 +10,7 @@ import asyncio
 import contextlib
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +22,8 @@ from overspill_bus import BusSettings
 from overspill_bus import connect as connect_bus
 from overspill_demo import objects
 from overspill_demo.arrangement import HOURS_PER_SECOND, MAX_EXTERNAL_GPUS, arranged
+from overspill_demo.ground.clearing import clear
+from overspill_demo.ground.preparing import examine, prepare
 from overspill_demo.invariants import judge
 from overspill_demo.progress import Progress
 from overspill_demo.provider import ProviderBooks
@@ -28,12 +33,15 @@ from overspill_demo.story import Story
 from overspill_demo.summary import Circumstances, Summary, in_words, summarise
 from overspill_demo.watching import Watch
 from overspill_kube.client import connect as connect_kube
+from overspill_kube.errors import KubeError, KubeUnavailable
 from overspill_kube.settings import KubeSettings
-from overspill_lab.lab import Lab
+from overspill_lab.lab import Cluster, Lab
 from overspill_lab.programs import Progress as ProgramProgress
 from overspill_lab.programs import State
 from overspill_runtime.clock import SystemClock
 
+DEADLINE_S: Final = 165.0
+CLUSTER_DEADLINE_S: Final = 600.0
 QUIET_S: Final = 2.0  # the end must hold this long to count
 LOOK_EVERY_S: Final = 0.5
 FULL: Final = 0.1  # of home's GPUs free, or less: inference scales up into a full home
@@ -46,9 +54,15 @@ class Options(Struct, frozen=True, kw_only=True):
     scenario: Path | None = None
     kill: str | None = None
     settings: tuple[str, ...] = ()
-    deadline: float = 165.0
+    deadline: float | None = None
     folder: Path | None = None
     summary: Path | None = None
+    cluster: Cluster | None = None
+
+    @property
+    def patience(self) -> float:
+        """The deadline, or what a busy machine may take: a real control plane has queues and back-offs of its own."""
+        return self.deadline or (DEADLINE_S if self.cluster is None else CLUSTER_DEADLINE_S)
 
 
 # What tells that a victim is busy: pods at home for the admitter, pods without a place for the gate's services, …
@@ -66,7 +80,9 @@ MOMENTS: Final[Mapping[str, Callable[[Figures, Watch], int]]] = {
 async def perform(options: Options) -> int:
     """Play and judge; 0 when every promise was kept, 1 otherwise.
 
-    Raises ScenarioError and ArrangementError for input that cannot be used, LabError when the lab cannot run.
+    Raises ScenarioError and ArrangementError for input that cannot be used, LabError when the lab cannot run,
+    StoryError when a part of the story is refused; with a cluster also GroundError when the story cannot be played in
+    it, ConfigError for its kubeconfig, KubeUnavailable and KubeError when it does not answer as it must.
     """
     scenario = load(options.scenario or built_in())
     settings = arranged(options.settings)
@@ -85,12 +101,15 @@ async def _played(
     scenario: Scenario, settings: Mapping[str, Mapping[str, str]], folder: Path, options: Options, progress: Progress
 ) -> Summary:
     async with contextlib.AsyncExitStack() as stack:
+        if options.cluster is not None:
+            await stack.enter_async_context(_ground(options.cluster, progress))
         progress.note(f"starting the lab in {folder}")
         lab = await stack.enter_async_context(
             Lab(
                 folder,
                 nodes=objects.home_nodes(scenario),
                 service_settings=settings,
+                cluster=options.cluster,
                 cloud_arguments=("--hours-per-second", str(HOURS_PER_SECOND)),
                 progress=_teller(progress),
             )
@@ -124,6 +143,22 @@ async def _played(
         return summarise(seen, judge(seen), around)
 
 
+@contextlib.asynccontextmanager
+async def _ground(cluster: Cluster, progress: Progress) -> AsyncIterator[None]:
+    """The cluster made ready before the lab starts, and cleared after it has ended, also when the story fails."""
+    async with connect_kube(KubeSettings(kubeconfig=str(cluster.kubeconfig), user_agent="overspill-demo")) as kube:
+        progress.note(f"preparing the cluster of {cluster.kubeconfig}")
+        await examine(kube, note=progress.note)
+        try:
+            await prepare(kube)
+            yield
+        except BaseException:
+            with contextlib.suppress(KubeUnavailable, KubeError):  # the failure itself is what must be told
+                await clear(kube, note=progress.note)
+            raise
+        await clear(kube, note=progress.note)
+
+
 async def _tell(story: Story, watch: Watch, lab: Lab, options: Options, progress: Progress) -> None:
     """From the first object to the quiet end, or to the deadline."""
     await _until(lambda: watch.recollection.gate_open is not None)
@@ -133,10 +168,10 @@ async def _tell(story: Story, watch: Watch, lab: Lab, options: Options, progress
     if options.kill is not None:
         helpers.append(asyncio.create_task(_kill(options.kill, watch, lab, progress)))
     try:
-        async with asyncio.timeout(options.deadline):
+        async with asyncio.timeout(options.patience):
             await _until_quiet(story, watch, progress, helpers)
     except TimeoutError:
-        progress.note(f"the deadline of {options.deadline:g} s has passed: judged as it stands")
+        progress.note(f"the deadline of {options.patience:g} s has passed: judged as it stands")
     finally:
         for helper in helpers:
             helper.cancel()

@@ -11,6 +11,7 @@ import msgspec
 
 from overspill_demo import objects
 from overspill_demo.scenario import Scenario
+from overspill_events.names import BASE_TAINT
 from overspill_kube.client import Client, PatchKind
 from overspill_kube.outcomes import AlreadyExists, Done
 from overspill_kube.resources import (
@@ -20,6 +21,7 @@ from overspill_kube.resources import (
     LOCAL_QUEUES,
     NAMESPACES,
     PDBS,
+    PODS,
     PRIORITY_CLASSES,
     RESOURCE_FLAVORS,
     Resource,
@@ -32,6 +34,7 @@ KINDS: Final[dict[str, Resource[Any]]] = {
     )
 }  # fmt: skip
 LOOK_EVERY_S: Final = 0.2
+POLICIES_WITHIN_S: Final = 60.0
 AT_ONCE: Final = 4  # creations under way together; users do not wait for each other either
 
 
@@ -52,8 +55,12 @@ class Story:
         self.all_submitted = asyncio.Event()
 
     async def prepare(self) -> None:
-        """Namespaces, priorities, the (held) queue and the budgets, before the clock starts."""
+        """Namespaces, priorities, the (held) queue and the budgets, before the clock starts.
+
+        Raises StoryError when a part is refused, or when the admission policies do not do their part.
+        """
         await self._create_all([*objects.namespaces(), *objects.priority_classes()])
+        await self._until_policies_act()
         await self._create_all(objects.queues(self._scenario, held=True))
         frozen = self._scenario.freeze.deployment if self._scenario.freeze else None
         budgets = [objects.disruption_budget(item, frozen=item.name == frozen) for item in self._scenario.inference]
@@ -117,6 +124,28 @@ class Story:
                 await self._patch(
                     DEPLOYMENTS, inference.name, objects.INFERENCE_NAMESPACE, {"spec": {"replicas": replicas}}
                 )
+
+    async def _until_policies_act(self) -> None:
+        """An API server takes up policies, and a namespace its service account, a moment after they were made."""
+        complaint: str | None = None
+        try:
+            async with asyncio.timeout(POLICIES_WITHIN_S):
+                while complaint := await self._without_policies():  # noqa: ASYNC110 another process decides it
+                    await asyncio.sleep(LOOK_EVERY_S)
+        except TimeoutError:
+            raise StoryError(f"{POLICIES_WITHIN_S:g} s after the namespaces were made: {complaint}") from None
+
+    async def _without_policies(self) -> str | None:
+        """What a dry run shows to be missing yet."""
+        pod = await self._kube.create(PODS, objects.spillable_probe(), dry_run=True)
+        job = await self._kube.create(JOBS, objects.queued_probe(), dry_run=True)
+        if not isinstance(pod, Done) or not isinstance(job, Done):
+            return f"a dry run is refused: {job if isinstance(pod, Done) else pod}"
+        if all(toleration.key != BASE_TAINT for toleration in pod.object.spec.tolerations):
+            return f"no admission policy gives a spillable pod the toleration of {BASE_TAINT}"
+        if not (job.object.spec.suspend and job.object.spec.template.spec.priority_class_name):
+            return "no admission policy suspends a queued Job and gives it a priority"
+        return None
 
     async def _create_all(self, bodies: list[objects.Body]) -> None:
         await _few_at_once([self._creation(body) for body in bodies])

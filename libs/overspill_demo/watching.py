@@ -1,17 +1,20 @@
 """Watches the story from the outside: API server, provider and stream. It never writes anywhere.
 
+It looks at the story's own namespaces: a cluster that is not the lab's has pods of its own, and they are nobody's here.
+
 What it collects is judged by `invariants`. The stream is read for what stands in it and in which order; nothing that an
 event claims is taken as proof of an effect.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
 
 from overspill_bus import Bus, Recorded
 from overspill_demo.invariants import Observation
+from overspill_demo.objects import INFERENCE_NAMESPACE, RESEARCH_NAMESPACE
 from overspill_demo.provider import ProviderBooks, Totals
 from overspill_demo.recollection import Figures, Recollection, figures, is_ready
 from overspill_demo.scenario import Scenario
@@ -26,6 +29,7 @@ from overspill_objects.meta import condition_of
 from overspill_objects.pod import Pod
 from overspill_recorder.ledger import open_ledger
 
+STORY_NAMESPACES: Final = (RESEARCH_NAMESPACE, INFERENCE_NAMESPACE)
 LEDGER_PATIENCE_S: Final = 15.0
 FLOOR: Final = 1  # ready replicas that must stay beside the evicted one: the evictor's default floor
 
@@ -115,7 +119,7 @@ class Watch:
 
     def figures(self) -> Figures:
         """Where everything is now."""
-        return figures(self.recollection, self._nodes.items.values(), self._pods.items.values())
+        return figures(self.recollection, self._nodes.items.values(), self._story_pods())
 
     def free_share(self) -> float:
         """Share of home's GPUs that are free, between 0 and 1."""
@@ -126,14 +130,14 @@ class Watch:
         virtual = self.recollection.virtual_nodes
         return tuple(
             f"{pod.metadata.namespace}/{pod.metadata.name}"
-            for pod in self._pods.items.values()
+            for pod in self._story_pods()
             if pod.spec.node_name in virtual and pod.status.phase not in {"Succeeded", "Failed"}
         )
 
     def short_deployments(self) -> tuple[str, ...]:
         """Deployments that do not have all their replicas Ready at home."""
         virtual, counts = self.recollection.virtual_nodes, dict[str, int]()
-        for pod in self._pods.items.values():
+        for pod in self._story_pods():
             if pod.spec.node_name and pod.spec.node_name not in virtual and is_ready(pod):
                 app = pod.metadata.labels.get("app", "")
                 counts[app] = counts.get(app, 0) + 1
@@ -145,7 +149,7 @@ class Watch:
 
     async def unfinished_jobs(self) -> tuple[str, ...]:
         """Research jobs without a Complete condition."""
-        jobs = await self._kube.list(JOBS)
+        jobs = await self._kube.list(JOBS, namespace=RESEARCH_NAMESPACE)
         complete = {
             job.metadata.name
             for job in jobs.items
@@ -210,5 +214,9 @@ class Watch:
             self.recollection.see_node(change.object)
 
     def _pod_changed(self, change: Change[Pod]) -> None:
-        gone = change.kind is ChangeKind.DELETED
-        self.recollection.see_pod(change.object, self._pods.items.values(), gone=gone)
+        if change.object.metadata.namespace in STORY_NAMESPACES:
+            gone = change.kind is ChangeKind.DELETED
+            self.recollection.see_pod(change.object, self._story_pods(), gone=gone)
+
+    def _story_pods(self) -> Iterator[Pod]:
+        return (pod for (namespace, _), pod in self._pods.items.items() if namespace in STORY_NAMESPACES)

@@ -211,7 +211,7 @@ def _words(error: BaseException) -> str:
 async def load_configuration(settings: KubeSettings) -> Any:
     """Host, TLS and credentials, by kubernetes-asyncio. Raises ConfigError that names the file or the missing part."""
     configuration = library.Configuration()
-    source = _kubeconfig_of(settings)
+    source = kubeconfig_of(settings)
     try:
         if source is None:
             library.config.load_incluster_config(client_configuration=configuration)
@@ -227,7 +227,7 @@ async def load_configuration(settings: KubeSettings) -> Any:
     return configuration
 
 
-def _kubeconfig_of(settings: KubeSettings) -> str | None:
+def kubeconfig_of(settings: KubeSettings) -> str | None:
     """The kubeconfig to read; None: in-cluster. A file that was named must exist; the default one may be absent."""
     named = settings.kubeconfig or os.environ.get("KUBECONFIG")
     if named:
