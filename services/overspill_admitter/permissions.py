@@ -13,7 +13,6 @@ from overspill_kube.effects import RULES
 from overspill_kube.grants import Grant, everywhere, leadership, within
 from overspill_kube.resources import (
     CLUSTER_QUEUES,
-    CONFIG_MAPS,
     DEPLOYMENTS,
     JOBS,
     LEASES,
@@ -24,6 +23,7 @@ from overspill_kube.resources import (
     PRIORITY_CLASSES,
     RESOURCE_FLAVORS,
 )
+from overspill_service import pausing
 
 PERMISSIONS: Final[tuple[Grant, ...]] = (
     *everywhere(
@@ -35,6 +35,6 @@ PERMISSIONS: Final[tuple[Grant, ...]] = (
     ),
     Grant(rule=DEPLOYMENTS.rule("get"), names=(kueue.DEPLOYMENT,)),
     Grant(rule=LEASES.rule("get"), names=(kueue.LEASE,)),
-    *within(SYSTEM_NAMESPACE, CONFIG_MAPS.rule("list", "watch"), names=(CONTROL_CONFIG_MAP,)),
+    *within(SYSTEM_NAMESPACE, pausing.RULE, names=(CONTROL_CONFIG_MAP,)),
     *leadership(LEASE),
 )

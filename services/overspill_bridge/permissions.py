@@ -12,6 +12,7 @@ from overspill_events.names import CONTROL_CONFIG_MAP, SYSTEM_NAMESPACE
 from overspill_kube.effects import RULES
 from overspill_kube.grants import Grant, everywhere, leadership, within
 from overspill_kube.resources import CONFIG_MAPS, LEASES, NAMESPACES, NODES, PODS, SECRETS
+from overspill_service import pausing
 
 PERMISSIONS: Final[tuple[Grant, ...]] = (
     *everywhere(
@@ -26,6 +27,6 @@ PERMISSIONS: Final[tuple[Grant, ...]] = (
     ),
     Grant(rule=NAMESPACES.rule("get"), names=(IDENTITY_NAMESPACE,)),
     *within(LEASE_NAMESPACE, LEASES.rule("create", "patch")),
-    *within(SYSTEM_NAMESPACE, CONFIG_MAPS.rule("list", "watch"), names=(CONTROL_CONFIG_MAP,)),
+    *within(SYSTEM_NAMESPACE, pausing.RULE, names=(CONTROL_CONFIG_MAP,)),
     *leadership(),
 )

@@ -9,10 +9,11 @@ from overspill_decider.service import LEASE
 from overspill_events.names import CONTROL_CONFIG_MAP, SYSTEM_NAMESPACE
 from overspill_kube.effects import RULES
 from overspill_kube.grants import Grant, everywhere, leadership, within
-from overspill_kube.resources import CONFIG_MAPS, NODES
+from overspill_kube.resources import NODES
+from overspill_service import pausing
 
 PERMISSIONS: Final[tuple[Grant, ...]] = (
     *everywhere(NODES.rule("list"), *RULES["set_taints"], *RULES["record_event"]),
-    *within(SYSTEM_NAMESPACE, CONFIG_MAPS.rule("list", "watch"), names=(CONTROL_CONFIG_MAP,)),
+    *within(SYSTEM_NAMESPACE, pausing.RULE, names=(CONTROL_CONFIG_MAP,)),
     *leadership(LEASE),
 )

@@ -6,7 +6,8 @@ from overspill_events.names import CONTROL_CONFIG_MAP, SYSTEM_NAMESPACE
 from overspill_evictor.service import LEASE
 from overspill_kube.effects import RULES
 from overspill_kube.grants import Grant, everywhere, leadership, within
-from overspill_kube.resources import CONFIG_MAPS, NODES, PDBS, PODS, REPLICA_SETS, RESOURCE_QUOTAS
+from overspill_kube.resources import NODES, PDBS, PODS, REPLICA_SETS, RESOURCE_QUOTAS
+from overspill_service import pausing
 
 PERMISSIONS: Final[tuple[Grant, ...]] = (
     *everywhere(
@@ -18,6 +19,6 @@ PERMISSIONS: Final[tuple[Grant, ...]] = (
         *RULES["evict"],
         *RULES["record_event"],
     ),
-    *within(SYSTEM_NAMESPACE, CONFIG_MAPS.rule("list", "watch"), names=(CONTROL_CONFIG_MAP,)),
+    *within(SYSTEM_NAMESPACE, pausing.RULE, names=(CONTROL_CONFIG_MAP,)),
     *leadership(LEASE),
 )
