@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-cluster cluster-binaries check bench lock clean
+.PHONY: help venv demo test test-cluster test-image cluster-binaries check bench lock clean
 
 help: ## what there is to type
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,13 +28,16 @@ demo: venv ## the whole story in the lab: overflow, and home again
 	@$(BIN)/overspill demo $(DEMO_ARGS)
 
 test: venv ## the test suite (real nats-server; no network)
-	@$(BIN)/python -m pytest -m "not cluster" -n 4 --dist loadfile $(TEST_ARGS)
+	@$(BIN)/python -m pytest -m "not cluster and not image" -n 4 --dist loadfile $(TEST_ARGS)
 
 test-cluster: venv ## what only a real Kubernetes can judge, on a control plane built once (needs Go), and the lab beside it
 	@$(BIN)/python -m pytest tests/contract/kubernetes tests/cluster tests/component/overspill_kube -m "cluster or not cluster" $(TEST_ARGS)
 
 cluster-binaries: venv ## build etcd, Kubernetes, kubectl, KWOK, Prometheus once (about 15 minutes on two cores, then nothing)
 	@$(BIN)/python -m tests.cluster.controlplane.build
+
+test-image: venv ## build the image and start every service in it (needs a Docker engine)
+	@$(BIN)/python -m pytest tests/image -m image -n 0 $(TEST_ARGS)
 
 check: venv ## format, lint, types, import contracts
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
@@ -48,6 +51,8 @@ lock: ## pin again after a change of pyproject.toml (needs uv)
 	@for spec in "requirements.lock recorder" "requirements-dev.lock dev"; do set -- $$spec; \
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	    --no-emit-package overspill --extra $$2 pyproject.toml -o $$1; done
+	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  --group build -o requirements-build.lock
 
 clean: ## remove .venv and caches
 	@rm -rf .venv .mypy_cache .ruff_cache .import_linter_cache .hypothesis
