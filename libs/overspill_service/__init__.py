@@ -4,6 +4,7 @@ Above the bus and the client, below every service. It knows no domain: a service
 """
 
 from overspill_service.context import Context
+from overspill_service.metrics import metrics_of
 from overspill_service.serving import main, serve
 
-__all__ = ["Context", "main", "serve"]
+__all__ = ["Context", "main", "metrics_of", "serve"]

@@ -1,10 +1,24 @@
 """The metrics that every service has: its bus, its requests to the API server, its leadership."""
 
 from collections.abc import Callable
+from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
 from overspill_bus.bus import Bus
+
+M = TypeVar("M")
+_MADE: Final[WeakKeyDictionary[CollectorRegistry, dict[type[Any], Any]]] = WeakKeyDictionary()
+
+
+def metrics_of(registry: CollectorRegistry, kind: type[M]) -> M:
+    """A service's metrics, one set per registry: a second leadership in the same process goes on counting."""
+    made = _MADE.setdefault(registry, {})
+    if kind not in made:
+        made[kind] = kind(registry)  # type: ignore[call-arg]  # every kind takes the registry and nothing else
+    found: M = made[kind]
+    return found
 
 
 class ServiceMetrics:

@@ -1,7 +1,6 @@
 """The admitter's metrics, declared once."""
 
 from collections.abc import Mapping
-from weakref import WeakKeyDictionary
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -37,13 +36,3 @@ class AdmitterMetrics:
         """All reasons at once, so that one that no longer holds anybody goes to zero."""
         for reason in DeferReason:
             self.waiting.labels(reason.value).set(counts.get(reason, 0))
-
-
-def metrics_of(registry: CollectorRegistry) -> AdmitterMetrics:
-    """One set per process: a second leadership in the same process goes on counting."""
-    if registry not in _METRICS:
-        _METRICS[registry] = AdmitterMetrics(registry)
-    return _METRICS[registry]
-
-
-_METRICS: WeakKeyDictionary[CollectorRegistry, AdmitterMetrics] = WeakKeyDictionary()

@@ -13,7 +13,7 @@ from overspill_admitter.cluster import Cluster
 from overspill_admitter.expectations import Expectations
 from overspill_admitter.kueue import KueueWatch
 from overspill_admitter.memory import READ, Known, Memory
-from overspill_admitter.metrics import metrics_of
+from overspill_admitter.metrics import AdmitterMetrics
 from overspill_admitter.notices import notice
 from overspill_admitter.policy import Admit, Defer, Plan, decide
 from overspill_admitter.releasing import COMPONENT, Releaser
@@ -29,7 +29,7 @@ from overspill_kube.effects import record_event
 from overspill_kube.errors import KubeError, KubeUnavailable
 from overspill_objects.meta import ObjectReference
 from overspill_runtime.settings import Mode
-from overspill_service import Context
+from overspill_service import Context, metrics_of
 from overspill_service.pausing import Control
 
 SERVICE: Final = "admitter"
@@ -52,7 +52,7 @@ class Admitter:
         self._settings = context.settings
         self._clock = context.clock
         self._log = context.log
-        self._metrics = metrics_of(context.registry)
+        self._metrics = metrics_of(context.registry, AdmitterMetrics)
         self._memory = Memory()
         self._expectations = Expectations()
         self._cluster = Cluster(context.kube, context.clock, resource=context.settings.resource)

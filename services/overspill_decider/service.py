@@ -38,7 +38,7 @@ from overspill_kube.resources import NODES
 from overspill_objects.core import Node, Taint
 from overspill_objects.meta import ObjectReference
 from overspill_runtime.settings import Mode
-from overspill_service import Context
+from overspill_service import Context, metrics_of
 from overspill_service.pausing import Control
 
 SERVICE: Final = "decider"
@@ -50,7 +50,7 @@ NEWEST: Final = (GateDecided, GateOpened, GateClosed, DriftDetected, DriftCleare
 
 async def body(context: Context[Settings]) -> None:
     """Decide for as long as this process leads."""
-    await Decider(context, Metrics(context.registry)).run()
+    await Decider(context, metrics_of(context.registry, Metrics)).run()
 
 
 class Decider:

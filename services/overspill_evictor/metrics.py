@@ -1,7 +1,6 @@
 """The evictor's metrics, declared once."""
 
 from collections.abc import Mapping
-from weakref import WeakKeyDictionary
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -38,13 +37,3 @@ class EvictorMetrics:
         """All reasons at once, so that one that no longer holds anybody goes to zero."""
         for reason in HoldReason:
             self.held.labels(reason.value).set(counts.get(reason, 0))
-
-
-def metrics_of(registry: CollectorRegistry) -> EvictorMetrics:
-    """One set per process: a second leadership in the same process goes on counting."""
-    if registry not in _METRICS:
-        _METRICS[registry] = EvictorMetrics(registry)
-    return _METRICS[registry]
-
-
-_METRICS: WeakKeyDictionary[CollectorRegistry, EvictorMetrics] = WeakKeyDictionary()

@@ -17,14 +17,14 @@ from overspill_events.subjects import subject_filter
 from overspill_evictor.cluster import Cluster
 from overspill_evictor.floor import owner_uid_of
 from overspill_evictor.memory import READ, Memory, OpenReturn
-from overspill_evictor.metrics import metrics_of
+from overspill_evictor.metrics import EvictorMetrics
 from overspill_evictor.policy import Hold, Plan, Return, decide
 from overspill_evictor.returning import Journal, Outcome, Returner
 from overspill_evictor.settings import Settings
 from overspill_evictor.settling import not_evicted, pod_ref, settle, successors
 from overspill_kube.errors import KubeError, KubeUnavailable
 from overspill_kube.resources import PODS
-from overspill_service import Context
+from overspill_service import Context, metrics_of
 from overspill_service.pausing import Control
 
 SERVICE: Final = "evictor"
@@ -49,7 +49,7 @@ class Evictor:
         self._settings = context.settings
         self._clock = context.clock
         self._log = context.log
-        self._metrics = metrics_of(context.registry)
+        self._metrics = metrics_of(context.registry, EvictorMetrics)
         self._memory = Memory()
         self._journal = Journal(context.bus, self._memory)
         self._cluster = Cluster(context.kube, context.clock)

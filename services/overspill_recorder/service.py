@@ -15,7 +15,7 @@ from overspill_events.subjects import STREAM_SUBJECTS
 from overspill_recorder.metrics import RecorderMetrics
 from overspill_recorder.settings import Settings
 from overspill_recorder.writer import LedgerWriter, open_for_writing
-from overspill_service import Context
+from overspill_service import Context, metrics_of
 
 SERVICE: Final = "recorder"
 RETRY_SECONDS: Final = 1.0
@@ -37,7 +37,7 @@ class Recorder:
     def __init__(self, context: Context[Settings], ledger: LedgerWriter) -> None:
         self._context = context
         self._ledger = ledger
-        self._metrics = RecorderMetrics(context.registry)
+        self._metrics = metrics_of(context.registry, RecorderMetrics)
         self.problem: str | None = "not caught up with the stream yet"
 
     async def catch_up(self) -> None:

@@ -17,7 +17,7 @@ from overspill_sampler.metrics import Metrics
 from overspill_sampler.policy import Cluster, count
 from overspill_sampler.prometheus import Prometheus
 from overspill_sampler.settings import Settings
-from overspill_service import Context
+from overspill_service import Context, metrics_of
 
 SERVICE: Final = "sampler"
 LEASE: Final = "overspill-sampler"
@@ -39,7 +39,7 @@ async def body(context: Context[Settings]) -> None:
                 timeout=settings.query_timeout,
                 clock=context.clock,
             )
-        await Sampler(context, Metrics(context.registry), query).run()
+        await Sampler(context, metrics_of(context.registry, Metrics), query).run()
 
 
 class Sampler:
