@@ -9,7 +9,7 @@ from tests.support.house import running
 __all__ = ["home", "neighbours"]  # fixtures
 
 
-async def test_a_second_leadership_in_the_same_process_decides(home, neighbours):  # noqa: F811
+async def test_a_second_leadership_in_the_same_process_decides(home, neighbours):
     """Metrics and state of the first must not stand in its way."""
     async with running(decider(home)):
         await told(home, LeadershipTaken)
