@@ -13,6 +13,7 @@ import pytest
 from overspill_events import catalog, names
 from overspill_events.catalog import CATALOG
 from overspill_events.reasons import GateReason
+from tests.support.commands import overspill
 from tests.support.house import GPU, House, house
 
 
@@ -20,22 +21,6 @@ from tests.support.house import GPU, House, house
 async def place(tmp_path: Path) -> AsyncIterator[House]:
     async with house(tmp_path) as built:
         yield built
-
-
-async def overspill(*arguments: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr; nothing of the caller's shell steers it."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("OVERSPILL_", "KUBECONFIG"))}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "overspill_cli",
-        *arguments,
-        env=clean | (env or {}),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    return process.returncode or 0, out.decode(), err.decode()
 
 
 def settled(place: House) -> dict[str, str]:

@@ -1,0 +1,30 @@
+"""How a command ends: its exit code, and one line on stderr instead of a traceback."""
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from typing import Any
+
+from overspill_cli.output import Exit, UsageError
+
+
+def finish(work: Coroutine[Any, Any, int]) -> int:
+    """Run a command; what the caller can put right is one line on stderr, not a traceback."""
+    from overspill_cli.operating import CommandError
+    from overspill_demo.arrangement import ArrangementError
+    from overspill_demo.scenario import ScenarioError
+    from overspill_kube.errors import KubeError, KubeUnavailable
+    from overspill_lab.programs import LabError
+    from overspill_recorder.schema import LedgerError
+    from overspill_runtime.settings import SettingsError
+
+    try:
+        return int(asyncio.run(work))
+    except (UsageError, ArrangementError, ScenarioError, SettingsError, LedgerError) as error:
+        print(error, file=sys.stderr)
+        return Exit.USAGE
+    except (LabError, CommandError, KubeError, KubeUnavailable) as error:
+        print(error, file=sys.stderr)
+        return Exit.BROKEN
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED

@@ -1,0 +1,203 @@
+"""`overspill gate`, `pause` and `resume`: an operator's orders, written into the cluster for the services to follow."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from overspill_bus import BusSettings, BusUnavailable
+from overspill_bus import connect as connect_bus
+from overspill_cli.clusters import Place, end_of, reach
+from overspill_cli.narrating import narrate
+from overspill_cli.output import Exit, Format, UsageError, print_json
+from overspill_decider.override import ANNOTATIONS
+from overspill_decider.policy import Gate
+from overspill_decider.service import gate_of
+from overspill_events.catalog import GateDecided
+from overspill_events.names import (
+    CONTROL_CONFIG_MAP,
+    GATE_ANNOTATION,
+    GATE_BY_ANNOTATION,
+    GATE_REASON_ANNOTATION,
+    GATE_UNTIL_ANNOTATION,
+    PART_OF,
+    PART_OF_LABEL,
+    VIRTUAL_LABEL,
+)
+from overspill_events.subjects import subject_filter
+from overspill_kube.client import PatchKind
+from overspill_kube.effects import annotate_node
+from overspill_kube.outcomes import AlreadyExists, Done, NotFound
+from overspill_kube.resources import CONFIG_MAPS, NODES
+from overspill_service.control import PAUSABLE, Pause, entry_of, pause_of
+
+
+class CommandError(Exception):
+    """The cluster did not do what was asked; the message says what it answered."""
+
+
+class GateState(Struct, frozen=True, kw_only=True):
+    """A gate as `overspill gate NODE` shows it. `decision` is the decider's last word, None when nobody can say."""
+
+    node: str
+    gate: str
+    order: str | None
+    complaint: str
+    decider: str | None  # its pause
+    decision: str | None
+    unknown: str  # why there is no decision
+
+
+async def order_gate(
+    env: Mapping[str, str], node: str, wish: str, *, lasting: str | None, reason: str, allowed: Sequence[str]
+) -> Exit:
+    """Order the gate of a virtual node `open` or `closed`. Raises UsageError, CommandError."""
+    async with reach(env, allowed=allowed) as place:
+        until = end_of(lasting, now=place.kube.clock.now())
+        await write_order(place, await _gate(place, node), wish, until=until, reason=reason)
+        end = f"until {until.isoformat()}" if until else f"until `overspill gate auto {node}`"
+        print(f"{node}: ordered {wish} {end}; the decider follows in its next round")
+        await _warn_if_paused(place)
+    return Exit.FINE
+
+
+async def write_order(place: Place, gate: Gate, wish: str, *, until: Any, reason: str) -> None:
+    """Put an order on a node in place of the one that is there. Raises CommandError."""
+    order = {
+        GATE_ANNOTATION: wish,
+        GATE_UNTIL_ANNOTATION: until.isoformat() if until else None,
+        GATE_BY_ANNOTATION: place.by,
+        GATE_REASON_ANNOTATION: reason or None,
+    }
+    outcome = await annotate_node(place.kube, gate.node, order, expect_uid=gate.uid)
+    if not isinstance(outcome, Done):
+        raise CommandError(f"node {gate.node}: the order was not written: {outcome}")
+
+
+async def free_gate(env: Mapping[str, str], node: str, *, allowed: Sequence[str]) -> Exit:
+    """Take the order back: the gate follows the marks again. Raises UsageError, CommandError."""
+    async with reach(env, allowed=allowed) as place:
+        gate = await _gate(place, node)
+        outcome = await annotate_node(place.kube, node, dict.fromkeys(ANNOTATIONS), expect_uid=gate.uid)
+        if not isinstance(outcome, Done):
+            raise CommandError(f"node {node}: the order was not taken back: {outcome}")
+        print(f"{node}: follows the marks" if gate.order else f"{node}: followed the marks already")
+        await _warn_if_paused(place)
+    return Exit.FINE
+
+
+async def show_gate(env: Mapping[str, str], node: str, *, output: Format) -> Exit:
+    """State of a gate, the order on it and the decider's last decision. Raises UsageError."""
+    async with reach(env) as place:
+        gate = await _gate(place, node)
+        now = place.kube.clock.now()
+        expired = " (expired)" if gate.override is not None and not gate.override.holds(now) else ""
+        pause = (await read_pauses(place)).get("decider")
+        decision, unknown = await _last_decision(place, node)
+    state = GateState(
+        node=node,
+        gate="open" if gate.is_open else "closed",
+        order=None if gate.override is None else f"{gate.override}{expired}",
+        complaint=gate.complaint,
+        decider=None if pause is None else str(pause),
+        decision=decision,
+        unknown=unknown,
+    )
+    if output is Format.json:
+        print_json(msgspec.to_builtins(state))
+    else:
+        print(f"The gate of {node} is {state.gate}.")
+        print(f"  order: {state.order or 'none, it follows the marks'}")
+        if state.complaint:
+            print(f"  order ignored: {state.complaint}")
+        if state.decider:
+            print(f"  decider: {state.decider}")
+        print(f"  {state.decision or f'why is not known: {state.unknown}'}")
+    return Exit.FINE
+
+
+async def pause(
+    env: Mapping[str, str], services: Sequence[str], *, lasting: str | None, reason: str, allowed: Sequence[str]
+) -> Exit:
+    """Hold services still; all that have effects when none is named. Raises UsageError, CommandError."""
+    async with reach(env, allowed=allowed) as place:
+        until = end_of(lasting, now=place.kube.clock.now())
+        chosen = tuple(services) or PAUSABLE
+        await write_pauses(place, dict.fromkeys(chosen, Pause(until=until, reason=reason, by=place.by)))
+        end = f"until {until.isoformat()}" if until else "until `overspill resume`"
+        print(f"{', '.join(chosen)}: paused {end}; work that runs goes on")
+    return Exit.FINE
+
+
+async def resume(env: Mapping[str, str], services: Sequence[str], *, allowed: Sequence[str]) -> Exit:
+    """Let services go on; all when none is named. Raises UsageError, CommandError."""
+    async with reach(env, allowed=allowed) as place:
+        chosen = tuple(services) or PAUSABLE
+        await write_pauses(place, dict.fromkeys(chosen))
+        print(f"{', '.join(chosen)}: go on")
+    return Exit.FINE
+
+
+async def write_pauses(place: Place, pauses: Mapping[str, Pause | None]) -> None:
+    """Set the entries of services, or remove those whose pause is None. Raises CommandError."""
+    data = {service: None if one is None else entry_of(one) for service, one in pauses.items()}
+    namespace = place.settings.namespace
+    for _ in range(2):  # somebody may create it between our two steps
+        outcome = await place.kube.patch(
+            CONFIG_MAPS, CONTROL_CONFIG_MAP, {"data": data}, kind=PatchKind.MERGE, namespace=namespace
+        )
+        written = {service: entry for service, entry in data.items() if entry is not None}
+        if isinstance(outcome, NotFound) and not written:
+            return
+        if isinstance(outcome, NotFound):
+            body = {"metadata": {"name": CONTROL_CONFIG_MAP, "labels": {PART_OF_LABEL: PART_OF}}, "data": written}
+            outcome = await place.kube.create(CONFIG_MAPS, body, namespace)
+        if isinstance(outcome, Done):
+            return
+        if not isinstance(outcome, AlreadyExists):
+            break
+    raise CommandError(f"configmap {namespace}/{CONTROL_CONFIG_MAP} was not written: {outcome}")
+
+
+async def read_pauses(place: Place) -> dict[str, Pause]:
+    """The pauses that hold now, by service."""
+    found = await place.kube.get(CONFIG_MAPS, CONTROL_CONFIG_MAP, place.settings.namespace)
+    now = place.kube.clock.now()
+    pauses = {service: pause_of(found.data if found is not None else {}, service, now=now) for service in PAUSABLE}
+    return {service: one for service, one in pauses.items() if one is not None}
+
+
+async def _gate(place: Place, name: str) -> Gate:
+    node = await place.kube.get(NODES, name)
+    if node is not None and node.metadata.labels.get(VIRTUAL_LABEL) == "true":
+        return gate_of(node)
+    virtual = (await place.kube.list(NODES, labels=f"{VIRTUAL_LABEL}=true")).items
+    names = ", ".join(sorted(one.metadata.name for one in virtual)) or "there is none"
+    raise UsageError(f"{name!r} is no virtual node; virtual nodes: {names}")
+
+
+async def _warn_if_paused(place: Place) -> None:
+    if (paused := (await read_pauses(place)).get("decider")) is not None:
+        print(f"the decider is {paused}: the gate stays as it is until `overspill resume decider`")
+
+
+async def _last_decision(place: Place, node: str) -> tuple[str | None, str]:
+    """The decider's last word on the node in one line; or None and why there is none."""
+    settings = BusSettings(
+        cluster=place.settings.cluster,
+        service="operator",
+        nats_url=place.settings.nats_url,
+        credentials_file=place.settings.nats_credentials,
+    )
+    last = None
+    try:
+        async with connect_bus(settings, clock=place.kube.clock, wait=True) as bus:
+            filters = [subject_filter(GateDecided, cluster=place.settings.cluster, key=(node,))]
+            async for recorded in bus.read(filters, last_per_subject=True):
+                last = recorded
+    except BusUnavailable as error:
+        return None, f"NATS at {settings.nats_url.rsplit('@', 1)[-1]}: {error}"
+    if last is None or last.event is None:
+        return None, "the decider has not decided about it yet"
+    return f"{last.envelope.time:%Y-%m-%d %H:%M:%S} {narrate(last.event)}", ""
