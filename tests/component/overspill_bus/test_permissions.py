@@ -146,7 +146,7 @@ async def test_the_recorder_works_off_its_durable_and_buries_what_it_cannot_read
             await decider.publish(GateOpened(node=node, reason=GateReason.HOME_FULL), timeout=20)
         await eventually(lambda: len(seen) == 3)
         async with asyncio.timeout(20):
-            while await dead_letters(place) != 1:
+            while await dead_letters(place) != 1:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert bus.problem() is None
         working.cancel()
