@@ -84,11 +84,11 @@ async def _refuse_foreign(kube: Client) -> None:
                 " cluster without one"
             )
     for node in (await kube.list(NODES)).items:
-        if why := _disturbs(node, was_here=names.SYSTEM_NAMESPACE in spaces):
+        if why := disturbs(node, was_here=names.SYSTEM_NAMESPACE in spaces):
             raise GroundError(f"node {node.metadata.name} {why}")
 
 
-def _disturbs(node: Node, *, was_here: bool) -> str | None:
+def disturbs(node: Node, *, was_here: bool) -> str | None:
     """Why a node must not be there; `was_here`: an earlier demo left its system namespace."""
     if node.metadata.labels.get(names.VIRTUAL_LABEL) == "true":
         return None if was_here else "is a virtual node: Overspill is, or was, installed in this cluster"

@@ -196,11 +196,15 @@ async def _start_client(plane: ControlPlane, name: str, program: Path, wanted: _
         f"--secure-port={port}",
         f"--cert-dir={plane.folder / name}",
         "--authorization-always-allow-paths=/healthz",
+        "--kube-api-qps=200",  # the defaults (20 and 50) are for clusters whose API server has others to serve
+        "--kube-api-burst=400",
         *wanted.gates,
     ]
     if name == "kube-controller-manager":
         key = plane.ca_file.parent / "apiserver.key"
         arguments += ["--use-service-account-credentials", f"--service-account-private-key-file={key}"]
+        # Five Jobs at a time, each waiting for writes of a busy machine, would take minutes for a wave of hundreds.
+        arguments += ["--concurrent-job-syncs=25", "--concurrent-replicaset-syncs=25", "--concurrent-deployment-syncs=10"]
     started = await _spawn(plane, name, program, arguments)
     await started.until_ready(f"https://127.0.0.1:{port}/healthz")
 
