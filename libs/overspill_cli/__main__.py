@@ -162,9 +162,30 @@ def explain(
 
 
 @app.command
-def doctor(*, ledger: LedgerPath = DEFAULT_LEDGER, output: Output = Format.table) -> int:
-    """Check what Overspill needs: NATS and its stream, the API server, virtual nodes, providers and the ledger."""
+def doctor(
+    *,
+    ledger: LedgerPath = DEFAULT_LEDGER,
+    output: Output = Format.table,
+    provider: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="NAME=URL?token=TOKEN, may be repeated: only list what lives there under our tags, no cluster asked."
+        ),
+    ] = (),
+    expect_none: Annotated[
+        bool, Parameter(negative="", help="List instances, and exit with 1 when one lives; see --provider.")
+    ] = False,
+) -> int:
+    """Check what Overspill needs: NATS and its stream, the API server, virtual nodes, policies, pauses and the ledger.
+
+    With --provider or --expect-none it lists surviving instances instead; without --provider at the providers of
+    OVERSPILL_BRIDGE_PROVIDERS, where a token is not seen by other users of the machine.
+    """
     from overspill_cli.doctoring import examine
+    from overspill_cli.surviving import examine_providers
+
+    if provider or expect_none:
+        return _run(examine_providers(os.environ, given=provider, expect_none=expect_none, output=output))
 
     return _run(examine(os.environ, ledger=ledger, output=output))
 

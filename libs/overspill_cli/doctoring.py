@@ -4,7 +4,6 @@ import importlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -13,10 +12,14 @@ from msgspec import Struct
 
 from overspill_bus import Bus, BusSettings, BusUnavailable
 from overspill_bus import connect as connect_bus
+from overspill_cli.clusters import Place
+from overspill_cli.findings import Finding, Health
+from overspill_cli.operating import read_pauses
 from overspill_cli.output import Exit, Format, print_json, table
+from overspill_cli.policies import policies_finding
+from overspill_decider.override import Malformed, read_override
 from overspill_events import catalog, names
 from overspill_events.subjects import subject_filter
-from overspill_kube.client import Client
 from overspill_kube.client import connect as connect_kube
 from overspill_kube.errors import ConfigError, KubeError, KubeUnavailable
 from overspill_kube.resources import NODES
@@ -30,23 +33,6 @@ from overspill_runtime.settings import CommonSettings, SettingsError, load
 
 SERVICES: Final = ("sampler", "decider", "evictor", "admitter", "bridge", "recorder")
 SILENT_AFTER: Final = timedelta(minutes=5)
-
-
-class Health(StrEnum):
-    """How a thing is."""
-
-    OK = "ok"
-    WARNING = "warning"
-    PROBLEM = "problem"
-
-
-class Finding(Struct, frozen=True, kw_only=True):
-    """One thing looked at; `advice` says what to do next."""
-
-    what: str
-    health: Health
-    detail: str
-    advice: str = ""
 
 
 async def examine(env: Mapping[str, str], *, ledger: Path, output: Format) -> Exit:
@@ -129,16 +115,17 @@ async def _heard(bus: Bus, clock: Clock, event_type: type[catalog.Event], advice
 async def _cluster(common: CommonSettings) -> AsyncIterator[Finding]:
     try:
         async with connect_kube(KubeSettings(kubeconfig=common.kubeconfig, context=common.context)) as kube:
-            for examination in (_version, _nodes):
-                async for finding in _guarded(kube, examination):
+            place = Place(kube=kube, settings=common, by="")
+            for examination in (_version, _nodes, _pauses):
+                async for finding in _guarded(place, examination):
                     yield finding
     except ConfigError as error:
         yield _problem("kubeconfig", str(error), "set OVERSPILL_KUBECONFIG or KUBECONFIG")
 
 
-async def _guarded(kube: Client, examination: Callable[[Client], Awaitable[list[Finding]]]) -> AsyncIterator[Finding]:
+async def _guarded(place: Place, examination: Callable[[Place], Awaitable[list[Finding]]]) -> AsyncIterator[Finding]:
     try:
-        findings = await examination(kube)
+        findings = await examination(place)
     except (KubeUnavailable, KubeError) as error:
         findings = [_problem("API server", str(error), "is it reachable, and may these credentials list nodes?")]
     for finding in findings:
@@ -149,16 +136,25 @@ class _Version(Struct):
     git_version: str = msgspec.field(name="gitVersion", default="unknown")
 
 
-async def _version(kube: Client) -> list[Finding]:
-    status, body = await kube.raw("GET", "/version")
+async def _version(place: Place) -> list[Finding]:
+    status, body = await place.kube.raw("GET", "/version")
     if status != 200:  # noqa: PLR2004
         return [_problem("API server", f"/version answers {status}", "check address and credentials")]
     version = msgspec.json.decode(body, type=_Version).git_version
-    return [Finding(what="API server", health=Health.OK, detail=version)]
+    found = Finding(what="API server", health=Health.OK, detail=version)
+    return [found, await policies_finding(place.kube, version=version)]
 
 
-async def _nodes(kube: Client) -> list[Finding]:
-    virtual = (await kube.list(NODES, labels=f"{names.VIRTUAL_LABEL}=true")).items
+async def _pauses(place: Place) -> list[Finding]:
+    pauses = await read_pauses(place)
+    return [
+        Finding(what=service, health=Health.WARNING, detail=str(pause), advice=f"overspill resume {service}")
+        for service, pause in pauses.items()
+    ]
+
+
+async def _nodes(place: Place) -> list[Finding]:
+    virtual = (await place.kube.list(NODES, labels=f"{names.VIRTUAL_LABEL}=true")).items
     if not virtual:
         return [
             Finding(
@@ -181,7 +177,14 @@ def node_finding(node: Node) -> Finding:
         detail = f"taints missing: {', '.join(sorted(missing))}"
         return _problem(name, detail, "the bridge restores them; is it running and allowed to patch nodes?")
     gate = "closed" if names.SWITCH_TAINT in keys else "open"
-    return Finding(what=name, health=Health.OK, detail=f"Ready, gate {gate}")
+    match read_override(node.metadata.annotations):
+        case Malformed(problem=problem):
+            advice = f"overspill gate auto {node.metadata.name}, or write it anew"
+            return Finding(what=name, health=Health.WARNING, detail=f"order ignored: {problem}", advice=advice)
+        case None:
+            return Finding(what=name, health=Health.OK, detail=f"Ready, gate {gate}")
+        case order:
+            return Finding(what=name, health=Health.OK, detail=f"Ready, gate {gate}, ordered {order}")
 
 
 async def ledger_finding(path: Path) -> Finding:

@@ -13,6 +13,7 @@ import pytest
 from overspill_events import catalog, names
 from overspill_events.catalog import CATALOG
 from overspill_events.reasons import GateReason
+from tests.support.cloud import cloud
 from tests.support.commands import overspill
 from tests.support.house import GPU, House, house
 
@@ -153,3 +154,47 @@ async def test_wrong_arguments_exit_with_2_and_say_what_is_right(arguments: list
     assert code == 2
     assert "Traceback" not in err
     assert err
+
+
+async def test_doctor_lists_survivors_without_a_cluster() -> None:
+    """Ours by tag, whoever's else is not shown; a shop that cannot be asked is never taken for empty."""
+    async with cloud() as shop:
+        env = {"OVERSPILL_BRIDGE_PROVIDERS": shop.setting}
+        await shop.rent("a stranger's")
+        code, out, err = await overspill("doctor", "--expect-none", env=env)
+        assert (code, err) == (0, "")
+        assert out.startswith("0 instances")
+        tags = {names.CLUSTER_TAG: "c-1", names.NODE_TAG: "external", names.POD_TAG: "prod/web"}
+        ours = await shop.rent("ours", tags=tags)
+        code, out, _ = await overspill("doctor", "--provider", shop.setting, "-o", "json")
+        assert code == 0
+        (survivor,) = json.loads(out)["survivors"]
+        assert (survivor["instance"], survivor["cluster"], survivor["pod"]) == (ours, "c-1", "prod/web")
+        code, out, _ = await overspill("doctor", "--provider", shop.setting, "--expect-none")
+        assert code == 1
+        assert ours in out
+        await shop.faults(list_incomplete={"times": 1})
+        code, out, _ = await overspill("doctor", "--provider", shop.setting)
+        assert code == 1
+        assert "incomplete" in out
+    code, out, _ = await overspill("doctor", "--expect-none", env=env)
+    assert code == 1, "the shop is gone: nobody knows"
+    assert "not known: fake" in out
+    code, _, err = await overspill("doctor", "--expect-none")
+    assert code == 2
+    assert "OVERSPILL_BRIDGE_PROVIDERS" in err
+
+
+async def test_doctor_tells_pauses_orders_and_the_labs_policies(place: House) -> None:
+    taints = [{"key": key, "effect": "NoSchedule"} for key in (names.BASE_TAINT, names.SWITCH_TAINT)]
+    taints.append({"key": names.PREFERENCE_TAINT, "effect": "PreferNoSchedule"})
+    await place.node("external", 100, labels={names.VIRTUAL_LABEL: "true"}, taints=taints)
+    for arguments in (("pause", "evictor", "--reason", "audit"), ("gate", "open", "external", "--for", "2h")):
+        code, _, err = await overspill(*arguments, env=place.env())
+        assert code == 0, err
+    _, found = await findings(settled(place))
+    assert "audit" in found["evictor"]["detail"]
+    assert found["evictor"]["advice"] == "overspill resume evictor"
+    assert "decider" not in found
+    assert "gate closed, ordered open until" in found["virtual node external"]["detail"]
+    assert found["admission policies"]["health"] == "ok"
