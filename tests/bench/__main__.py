@@ -1,5 +1,6 @@
 """`make bench`: figures as one JSON document on stdout, progress on stderr. No figure passes or fails."""
 
+import argparse
 import asyncio
 import json
 import os
@@ -9,22 +10,53 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.bench import api, bridge, bus
+from tests.bench import api, bridge, bus, real
+
+LAB = {"events": lambda _: bus.measure(), "list_and_watch": api.measure, "bridge": bridge.measure}
 
 
-async def _all() -> dict[str, Any]:
-    machine = {"cores": os.cpu_count(), "python": platform.python_version(), "machine": platform.machine()}
-    figures: dict[str, Any] = {"machine": machine}
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench")
+    parser.add_argument("--lab", nargs="*", choices=LAB, help="only these of the lab's figures (none: leave all out)")
+    parser.add_argument("--real", nargs="*", choices=real.NAMES, help="only these on the real control plane, likewise")
+    parser.add_argument(
+        "--share", type=float, default=1.0, help="of the load on the real control plane; 0.1: for a look"
+    )
+    arguments = parser.parse_args()
+    if not 0.025 <= arguments.share <= 1:
+        parser.error(f"--share {arguments.share}: between 0.025 and 1")
+    return arguments
+
+
+async def _all(arguments: argparse.Namespace) -> dict[str, Any]:
+    figures: dict[str, Any] = {
+        "machine": {
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "machine": platform.machine(),
+            "load_before": os.getloadavg()[0],
+        }
+    }
     with tempfile.TemporaryDirectory(prefix="overspill-bench-") as folder:
-        for name, work in (
-            ("events", bus.measure),
-            ("list_and_watch", lambda: api.measure(Path(folder))),
-            ("bridge", lambda: bridge.measure(Path(folder))),
-        ):
-            print(f"measuring {name} …", file=sys.stderr, flush=True)
-            figures[name] = await work()
+        for name, measure in LAB.items():
+            if arguments.lab is None or name in arguments.lab:
+                _say(f"measuring {name} …")
+                figures[name] = await measure(Path(folder))
+        only = set(real.NAMES if arguments.real is None else arguments.real)
+        if only:
+            why = real.why_left_out()
+            if why is None:
+                figures["real"] = {"share": arguments.share} | await real.measure(
+                    Path(folder), share=arguments.share, only=only
+                )
+            else:
+                _say(f"left out: the real control plane ({why})")
     return figures
 
 
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(_all()), indent=2))
+    print(json.dumps(asyncio.run(_all(_arguments())), indent=2))

@@ -69,6 +69,12 @@ class Place:
                 sys.executable, "-m", "overspill_bridge", env=env, stdout=log, stderr=log
             )
 
+    @property
+    def bridge_pid(self) -> int:
+        """The process id of the bridge that runs now."""
+        assert self._bridge is not None
+        return self._bridge.pid
+
     async def kill_bridge(self) -> None:
         """SIGKILL: nothing gets to say goodbye."""
         assert self._bridge is not None

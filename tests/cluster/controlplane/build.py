@@ -36,6 +36,7 @@ from tests.cluster.controlplane.modules import (
 )
 
 PROGRESS_EVERY_S = 15.0
+IN_ASSETS = ("etcd", "kube-apiserver", "kubectl")
 BASE_FLAGS = ("-mod=readonly", "-trimpath", "-v")
 
 
@@ -67,11 +68,8 @@ def binaries() -> Binaries:
     of Go projects); the others are always ours. Raises BuildError.
     """
     assets = os.environ.get("KUBEBUILDER_ASSETS")
-    wanted = CONTROL_PLANE.programs
-    paths: dict[str, Path] = {}
-    if assets:
-        paths = {name: _asset(Path(assets).absolute(), name) for name in ("etcd", "kube-apiserver", "kubectl")}
-        wanted = [name for name in wanted if name not in paths]
+    wanted = _ours(CONTROL_PLANE)
+    paths = {name: _asset(Path(assets).absolute(), name) for name in IN_ASSETS} if assets else {}
     folder = _built(CONTROL_PLANE, wanted)
     paths |= {name: folder / name for name in wanted}
     return Binaries(
@@ -81,6 +79,17 @@ def binaries() -> Binaries:
         scheduler=paths["kube-scheduler"],
         kubectl=paths["kubectl"],
     )
+
+
+def is_built(suite: Suite) -> bool:
+    """Whether asking for the suite's programs would build nothing."""
+    return (cache_root() / _key(suite, _ours(suite))).is_dir()
+
+
+def _ours(suite: Suite) -> list[str]:
+    """The suite's programs that we build: all but those that KUBEBUILDER_ASSETS brings."""
+    brought = IN_ASSETS if os.environ.get("KUBEBUILDER_ASSETS") else ()
+    return [name for name in suite.programs if name not in brought]
 
 
 def _asset(folder: Path, name: str) -> Path:
