@@ -26,9 +26,9 @@ def documents(path: Path) -> list[Document]:
 
 
 def files() -> list[Path]:
-    """Every YAML file of deploy/ that holds objects of Kubernetes."""
+    """Every YAML file of deploy/ that holds objects of a cluster, and not the description of one."""
     found = [path for path in sorted(DEPLOY.rglob("*.yaml")) if path.name != "kustomization.yaml"]
-    return [path for path in found if all("apiVersion" in document for document in documents(path))]
+    return [path for path in found if not any(one["apiVersion"].startswith("kind.") for one in documents(path))]
 
 
 def name_of(document: Document) -> str:

@@ -19,14 +19,14 @@ from overspill_events.names import (
 )
 from overspill_lab.apiserver.documents import JsonObject
 
-# The value of a PriorityClass, or None where there is no class of that name.
-PriorityOf = Callable[[str], int | None]
+# The PriorityClass of a name, or None where there is none.
+ClassOf = Callable[[str], JsonObject | None]
 
 _HOME_WEIGHT = 100
 _HOME_TERM = {"key": VIRTUAL_LABEL, "operator": "DoesNotExist"}
 
 
-def admit_pod(pod: JsonObject, priority_of: PriorityOf) -> None:
+def admit_pod(pod: JsonObject, class_of: ClassOf) -> None:
     """Make a new pod spillable, gated and prioritised, as its labels ask."""
     labels = pod["metadata"].get("labels") or {}
     spec = pod["spec"]
@@ -36,21 +36,21 @@ def admit_pod(pod: JsonObject, priority_of: PriorityOf) -> None:
     if QUEUE_LABEL in labels:
         if not _has_controller(pod):
             _gate(spec)
-        if class_name := _class_by_gpus(spec, priority_of):
-            spec["priorityClassName"] = class_name
-            # The Priority plugin has already computed the value for "no class": both must change together.
-            spec["priority"] = priority_of(class_name)
+        if found := _class_by_gpus(spec, class_of):
+            spec["priorityClassName"] = found["metadata"]["name"]
+            # The Priority plugin has already computed these for "no class": all must change together.
+            spec["priority"], spec["preemptionPolicy"] = found["value"], found["preemptionPolicy"]
 
 
-def admit_job(job: JsonObject, priority_of: PriorityOf) -> None:
+def admit_job(job: JsonObject, class_of: ClassOf) -> None:
     """Hold a new Job that belongs to a queue, and give its pods a class where none was chosen."""
     if QUEUE_LABEL not in (job["metadata"].get("labels") or {}):
         return
     spec = job["spec"]
     spec["suspend"] = True
     pod_spec = (spec.get("template") or {}).get("spec") or {}
-    if class_name := _class_by_gpus(pod_spec, priority_of):
-        pod_spec["priorityClassName"] = class_name
+    if found := _class_by_gpus(pod_spec, class_of):
+        pod_spec["priorityClassName"] = found["metadata"]["name"]
 
 
 def _tolerate_base_taint(spec: JsonObject) -> None:
@@ -81,10 +81,9 @@ def _gate(spec: JsonObject) -> None:
         gates.append({"name": ADMISSION_GATE})
 
 
-def _class_by_gpus(spec: JsonObject, priority_of: PriorityOf) -> str | None:
+def _class_by_gpus(spec: JsonObject, class_of: ClassOf) -> JsonObject | None:
     if spec.get("priorityClassName"):
         return None
     limits = [(container.get("resources") or {}).get("limits") or {} for container in spec.get("containers") or ()]
     gpus = sum(int(limit.get(GPU_RESOURCE, 0)) for limit in limits)
-    name = f"{GPU_PRIORITY_CLASS_PREFIX}{gpus}"
-    return name if gpus and priority_of(name) is not None else None
+    return class_of(f"{GPU_PRIORITY_CLASS_PREFIX}{gpus}") if gpus else None

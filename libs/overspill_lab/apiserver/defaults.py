@@ -79,14 +79,21 @@ def _default_container(container: JsonObject) -> None:
             _fill(container[probe], **_PROBE)
             if "httpGet" in container[probe]:
                 container[probe]["httpGet"].setdefault("scheme", "HTTP")
-    default_requests(container["resources"])
+    _canonical_amounts(container["resources"])
 
 
-def default_requests(resources: JsonObject) -> None:
-    """Take the limit as the request where no request is given; write every quantity in canonical form."""
+def _canonical_amounts(resources: JsonObject) -> None:
     for kind in ("limits", "requests"):
         if kind in resources:
             resources[kind] = canonicalise(resources[kind])
+
+
+def default_requests(resources: JsonObject) -> None:
+    """Take the limit as the request where no request is given; write every quantity in canonical form.
+
+    Of a pod's containers only: the API server leaves a template's as they are until a pod is made of it.
+    """
+    _canonical_amounts(resources)
     if limits := resources.get("limits"):
         resources["requests"] = {**limits, **resources.get("requests", {})}
 
@@ -118,6 +125,8 @@ def _pod(pod: JsonObject) -> None:
     spec = pod["spec"]
     _fill(spec, enableServiceLinks=True, serviceAccountName="default")
     default_pod_spec(spec)
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        default_requests(container["resources"])
     status = pod.get("status") or {}
     for condition in status.get("conditions") or ():
         _fill(condition, lastProbeTime=None, lastTransitionTime=None)

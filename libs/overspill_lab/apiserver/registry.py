@@ -99,13 +99,13 @@ class Registry:
 
     def _admit(self, resource: Resource, obj: JsonObject) -> None:
         if resource is PODS:
-            admission.admit_pod(obj, self._priority_of)
+            admission.admit_pod(obj, self._class_of)
         elif resource is JOBS:
-            admission.admit_job(obj, self._priority_of)
+            admission.admit_job(obj, self._class_of)
 
-    def _priority_of(self, class_name: str) -> int | None:
-        entry = self.store.collection(PRIORITY_CLASSES).entries.get(class_name)
-        return None if entry is None else int(entry.obj["value"])
+    def _class_of(self, name: str) -> JsonObject | None:
+        entry = self.store.collection(PRIORITY_CLASSES).entries.get(name)
+        return None if entry is None else entry.obj
 
     def update(
         self, resource: Resource, namespace: str, name: str, change: Change, *, part: str = "", dry_run: bool = False
