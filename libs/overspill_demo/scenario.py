@@ -9,6 +9,7 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
 Positive = Annotated[int, Meta(ge=1)]
@@ -102,6 +103,12 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def home_gpus(self) -> int:
         """GPUs at home."""
         return sum(node.gpus for node in self.nodes)
+
+
+def stretched(scenario: Scenario, factor: float) -> Scenario:
+    """The same story with research that runs `factor` times as long; when it is submitted and scaled stays."""
+    research = tuple(replace(item, run_seconds=item.run_seconds * factor) for item in scenario.research)
+    return replace(scenario, research=research)
 
 
 def built_in(name: str = "openb") -> Path:

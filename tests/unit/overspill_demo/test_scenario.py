@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from overspill_demo.scenario import ScenarioError, built_in, load
+from overspill_demo.scenario import ScenarioError, built_in, load, stretched
 from overspill_demo.scenarios.cut_openb import cut, lines
 
 DATA = Path(__file__).parents[2] / "data" / "openb"
@@ -121,3 +121,11 @@ def test_no_file_and_no_json_are_refused(tmp_path: Path):
     path.write_text("{")
     with pytest.raises(ScenarioError, match=r"scenario\.json"):
         load(path)
+
+
+def test_a_stretched_story_runs_its_research_longer_and_changes_nothing_else():
+    scenario = load(built_in())
+    longer = stretched(scenario, 3)
+    assert [item.run_seconds for item in longer.research] == [3 * item.run_seconds for item in scenario.research]
+    assert stretched(longer, 1 / 3).inference == scenario.inference
+    assert [item.shape for item in longer.research] == [item.shape for item in scenario.research]
