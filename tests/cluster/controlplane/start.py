@@ -204,7 +204,11 @@ async def _start_client(plane: ControlPlane, name: str, program: Path, wanted: _
         key = plane.ca_file.parent / "apiserver.key"
         arguments += ["--use-service-account-credentials", f"--service-account-private-key-file={key}"]
         # Five Jobs at a time, each waiting for writes of a busy machine, would take minutes for a wave of hundreds.
-        arguments += ["--concurrent-job-syncs=25", "--concurrent-replicaset-syncs=25", "--concurrent-deployment-syncs=10"]
+        arguments += [
+            "--concurrent-job-syncs=25",
+            "--concurrent-replicaset-syncs=25",
+            "--concurrent-deployment-syncs=10",
+        ]
     started = await _spawn(plane, name, program, arguments)
     await started.until_ready(f"https://127.0.0.1:{port}/healthz")
 

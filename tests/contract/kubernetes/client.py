@@ -7,10 +7,13 @@ it sends what it is told and hands back status, headers and body, and no reply i
 from __future__ import annotations
 
 import asyncio
+import atexit
 import base64
 import contextlib
 import json
+import os
 import ssl
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,22 +43,47 @@ class Endpoint:
     url: str
     token: str | None = None
     ca_file: str | None = None
+    client_files: tuple[str, str] | None = None  # certificate and key, where that is how the admin signs in
 
     def ssl(self) -> ssl.SSLContext | bool:
         """The trust that this server's certificate needs."""
-        return ssl.create_default_context(cafile=self.ca_file) if self.ca_file else True
+        if self.ca_file is None:
+            return True
+        context = ssl.create_default_context(cafile=self.ca_file)
+        if self.client_files is not None:
+            context.load_cert_chain(*self.client_files)
+        return context
 
 
 def endpoint_of(kubeconfig: Path) -> Endpoint:
-    """The endpoint of a kubeconfig's only cluster and user. JSON is YAML, so any kubeconfig is read as YAML."""
+    """The endpoint of a kubeconfig's current context. JSON is YAML, so any kubeconfig is read as YAML."""
     config = yaml.safe_load(kubeconfig.read_text())
-    cluster, user = config["clusters"][0]["cluster"], config["users"][0].get("user") or {}
-    ca_file = cluster.get("certificate-authority")
-    if "certificate-authority-data" in cluster:
-        decoded = kubeconfig.with_suffix(".ca")
-        decoded.write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
-        ca_file = str(decoded)
-    return Endpoint(url=cluster["server"].rstrip("/"), token=user.get("token"), ca_file=ca_file)
+    context = _named(config["contexts"], config["current-context"])["context"]
+    cluster = _named(config["clusters"], context["cluster"])["cluster"]
+    user = _named(config["users"], context["user"]).get("user") or {}
+    certificate = _file_of(user, "client-certificate")
+    key = _file_of(user, "client-key")
+    return Endpoint(
+        url=cluster["server"].rstrip("/"),
+        token=user.get("token"),
+        ca_file=_file_of(cluster, "certificate-authority"),
+        client_files=(certificate, key) if certificate and key else None,
+    )
+
+
+def _named(entries: list[Object], name: str) -> Object:
+    return next(entry for entry in entries if entry["name"] == name)
+
+
+def _file_of(entry: Object, key: str) -> str | None:
+    """The file that holds this part; one that stands in the kubeconfig itself is written to a file of its own."""
+    inline = entry.get(f"{key}-data")
+    if inline is None:
+        return entry.get(key)
+    with tempfile.NamedTemporaryFile(prefix="overspill-", suffix=f".{key}", delete=False) as file:
+        atexit.register(os.unlink, file.name)
+        file.write(base64.b64decode(inline))
+    return file.name
 
 
 @dataclass(frozen=True)

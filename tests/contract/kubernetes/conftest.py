@@ -31,10 +31,11 @@ import yaml
 
 from overspill_lab import leash
 from tests.cluster.controlplane.build import binaries
-from tests.cluster.controlplane.start import control_plane
 from tests.contract.kubernetes.client import DEADLINE_S, Api, Endpoint, Object, endpoint_of, eventually
 from tests.contract.kubernetes.objects import NODES, kill, make_ready, node, pod, unique
+from tests.support.cluster_choice import existing_cluster, real_cluster
 
+HTTP_CONFLICT = 409
 CRDS = Path(__file__).parents[2] / "cluster" / "crds" / "kueue.yaml"
 
 
@@ -46,15 +47,16 @@ async def endpoint(request: pytest.FixtureRequest) -> AsyncIterator[Endpoint]:
     if request.param == "real":
         # The first build takes minutes: whoever waits for it should read how it goes.
         with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-            await asyncio.to_thread(binaries)
+            if existing_cluster() is None:
+                await asyncio.to_thread(binaries)
     async with _real() if request.param == "real" else _lab() as target:
         yield target
 
 
 @contextlib.asynccontextmanager
 async def _real() -> AsyncIterator[Endpoint]:
-    async with control_plane(scheduler=True) as plane:
-        endpoint = endpoint_of(plane.kubeconfig)
+    async with real_cluster() as kubeconfig:
+        endpoint = endpoint_of(kubeconfig)
         async with Api(endpoint) as api:
             await _install_crds(api)
         yield endpoint
@@ -63,7 +65,9 @@ async def _real() -> AsyncIterator[Endpoint]:
 async def _install_crds(api: Api) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     for crd in yaml.safe_load_all(CRDS.read_text()):
-        (await api.post(path, crd)).ok()
+        reply = await api.post(path, crd)
+        if reply.status != HTTP_CONFLICT:  # an existing cluster may have Kueue's own
+            reply.ok()
         for version in crd["spec"]["versions"]:
             served = f"/apis/{crd['spec']['group']}/{version['name']}/{crd['spec']['names']['plural']}"
             await api.eventually(served, lambda _: True, f"{served} is served")
