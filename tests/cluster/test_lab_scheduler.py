@@ -13,6 +13,7 @@ import pytest_asyncio
 from tests.cluster.controlplane.start import control_plane
 from tests.contract.kubernetes.client import Endpoint, endpoint_of
 from tests.contract.kubernetes.conftest import api, lab_part, namespace, nodes
+from tests.contract.kubernetes.test_preemption import *  # noqa: F403 - the very same tests
 from tests.contract.kubernetes.test_scheduler import *  # noqa: F403 - the very same tests
 
 __all__ = ["api", "namespace", "nodes"]

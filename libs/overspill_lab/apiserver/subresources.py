@@ -30,6 +30,7 @@ def bind(registry: Registry, namespace: str, name: str, binding: JsonObject, *, 
 
     def assign(obj: JsonObject) -> JsonObject:
         obj["spec"]["nodeName"] = node
+        obj["status"].pop("nominatedNodeName", None)
         annotations = {**(obj["metadata"].get("annotations") or {}), **(metadata.get("annotations") or {})}
         labels = {**(obj["metadata"].get("labels") or {}), **(metadata.get("labels") or {})}
         obj["metadata"] |= {"annotations": annotations, "labels": labels}

@@ -13,14 +13,17 @@ import msgspec
 from msgspec import Struct
 
 from overspill_capacity.requests import effective_requests
+from overspill_lab.scheduler.constraints import Spread, spreads_of
 from overspill_lab.scheduler.refusal import what_is_refused
 from overspill_objects.core import Container, NodeSelector, Pod, PodSpec, PreferredSchedulingTerm, Toleration
+from overspill_objects.meta import condition_of
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 PODS: Final = "pods"
 # What kube-scheduler's least-allocated score takes for a container that says nothing (pkg/scheduler/util).
 DEFAULT_REQUESTS: Final = {CPU: "100m", MEMORY: str(200 * 1024 * 1024)}
+BY_PREEMPTION: Final = "PreemptionByScheduler"  # why a victim goes, in its condition DisruptionTarget
 NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
@@ -48,6 +51,12 @@ class Ask(Struct, frozen=True, kw_only=True):
     preferred: tuple[PreferredSchedulingTerm, ...]
     host_ports: frozenset[HostPort]
     refused: str | None  # the feature that the lab does not schedule
+    labels: Mapping[str, str]
+    spreads: tuple[Spread, ...]
+    preempts: bool  # may make others go
+    started: datetime | None
+    leaving: bool
+    preempted: bool  # the scheduler itself made it go
     signature: bytes  # pods with equal signatures fit on the same nodes
 
     @property
@@ -66,7 +75,20 @@ def ask_of(pod: Pod) -> Ask:
     required = node_affinity.required if node_affinity else None
     preferred = node_affinity.preferred if node_affinity else ()
     refused = what_is_refused(pod)
-    alike = (requests, spec.tolerations, spec.node_selector, required, sorted(map(str, ports)), refused)
+    spreads, preempts = spreads_of(spec), spec.preemption_policy != "Never"
+    # Labels and namespace say whose pods a spread pod must keep its distance from.
+    place_among = (pod.metadata.namespace, pod.metadata.labels, spreads) if spreads else None
+    rank = (spec.priority or 0, preempts)
+    alike = (
+        requests,
+        spec.tolerations,
+        spec.node_selector,
+        required,
+        sorted(map(str, ports)),
+        refused,
+        place_among,
+        rank,
+    )
     return Ask(
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
@@ -81,8 +103,30 @@ def ask_of(pod: Pod) -> Ask:
         preferred=preferred,
         host_ports=ports,
         refused=refused,
+        labels=pod.metadata.labels,
+        spreads=spreads,
+        preempts=preempts,
+        started=pod.status.start_time,
+        leaving=pod.metadata.deletion_timestamp is not None,
+        preempted=_is_preempted(pod),
         signature=msgspec.json.encode(alike, order="deterministic"),
     )
+
+
+def moved_on(ask: Ask, pod: Pod) -> Ask:
+    """The same ask after a change that takes no other room: what the pod has become."""
+    return msgspec.structs.replace(
+        ask,
+        labels=pod.metadata.labels,
+        started=pod.status.start_time,
+        leaving=pod.metadata.deletion_timestamp is not None,
+        preempted=_is_preempted(pod),
+    )
+
+
+def _is_preempted(pod: Pod) -> bool:
+    target = condition_of(pod.status.conditions, "DisruptionTarget")
+    return target is not None and target.status == "True" and target.reason == BY_PREEMPTION
 
 
 def whole(amounts: Mapping[str, Decimal]) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """May a pod run on a node? kube-scheduler's filters, in its order and with its words; the first that objects speaks.
 
+How pods lie over all nodes is judged after these, by `spread`.
 Its filter for `spec.nodeName` is not here: a pod that names its node is bound, and the scheduler never sees it.
 """
 
@@ -36,7 +37,15 @@ def _taints(ask: Ask, node: NodeRoom) -> tuple[str, ...]:
     return ()
 
 
-def _node_affinity(ask: Ask, node: NodeRoom) -> tuple[str, ...]:
+def unhelpable(ask: Ask, node: NodeRoom) -> bool:
+    """Whether the node will not do whoever leaves it: its own state or labels speak against the pod."""
+    return any(rule(ask, node) for rule in (_unschedulable, _taints, node_affinity_objections)) or any(
+        one.hard and one.key not in node.labels for one in ask.spreads
+    )
+
+
+def node_affinity_objections(ask: Ask, node: NodeRoom) -> tuple[str, ...]:
+    """Why the pod's own selector and affinity leave the node out."""
     matches = all(node.labels.get(key) == value for key, value in ask.node_selector.items()) and (
         ask.required is None or any(node_matches(term, node) for term in ask.required.node_selector_terms)
     )
@@ -77,7 +86,7 @@ def _resources(ask: Ask, node: NodeRoom) -> tuple[str, ...]:
 _RULES: Final[tuple[Callable[[Ask, NodeRoom], tuple[str, ...]], ...]] = (
     _unschedulable,
     _taints,
-    _node_affinity,
+    node_affinity_objections,
     _host_ports,
     _resources,
 )

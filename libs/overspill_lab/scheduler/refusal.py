@@ -6,6 +6,7 @@ and its condition says why.
 
 from typing import Final
 
+from overspill_lab.scheduler.constraints import unmodelled_spread
 from overspill_objects.core import Pod
 
 # Volumes that are the same on every node, or come with the pod; any other kind may tie a pod to some nodes.
@@ -21,8 +22,8 @@ def what_is_refused(pod: Pod) -> str | None:
         return "pod affinity"
     if affinity is not None and affinity.pod_anti_affinity:
         return "pod anti-affinity"
-    if spec.topology_spread_constraints:
-        return "topology spread constraints"
+    if (spread := unmodelled_spread(spec)) is not None:
+        return spread
     if spec.resource_claims:
         return "resource claims"
     for volume in spec.volumes:

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
 
-from overspill_lab.scheduler.ask import Ask, HostPort, whole
-from overspill_objects.core import Node, Taint
+from overspill_lab.scheduler.ask import Ask, HostPort, moved_on, whole
+from overspill_objects.core import Node, Pod, Taint
 from overspill_objects.quantity import parse_quantity
 
 TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
@@ -36,6 +36,15 @@ class NodeRoom:
         self.labels, self.taints, self.unschedulable = node.metadata.labels, node.spec.taints, node.spec.unschedulable
         amounts: dict[str, Decimal] = {name: parse_quantity(text) for name, text in node.status.allocatable.items()}
         self.allocatable = whole(amounts)
+
+    def copy(self) -> "NodeRoom":
+        """The same node, to try things on."""
+        other = NodeRoom(self.name)
+        other.labels, other.taints, other.unschedulable = self.labels, self.taints, self.unschedulable
+        other.allocatable = self.allocatable
+        other.used, other.scored, other.ports = self.used.copy(), self.scored.copy(), self.ports.copy()
+        other.asks = dict(self.asks)
+        return other
 
     def add(self, ask: Ask) -> None:
         """Count a pod."""
@@ -89,6 +98,18 @@ class Rooms:
         self.drop_pod(ask.uid)
         self._place[ask.uid] = node_name
         self._rooms.setdefault(node_name, NodeRoom(node_name)).add(ask)
+
+    def move_on(self, pod: Pod) -> None:
+        """A pod that holds room has changed, but not what it holds. One that begins to leave may open a domain."""
+        room = self._rooms[self._place[pod.metadata.uid]]
+        before = room.asks[pod.metadata.uid]
+        after = room.asks[pod.metadata.uid] = moved_on(before, pod)
+        if (before.leaving, before.labels) != (after.leaving, after.labels):
+            self.freed += 1
+
+    def node(self, name: str) -> NodeRoom | None:
+        """The node of that name, if it exists."""
+        return self._rooms[name] if name in self._known else None
 
     def drop_pod(self, uid: str) -> None:
         """A pod holds nothing any more. Not having known it is fine."""

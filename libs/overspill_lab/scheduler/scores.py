@@ -1,7 +1,8 @@
 """Which of the nodes that will do is best? kube-scheduler's default scores for what the lab models.
 
-TaintToleration 3, NodeAffinity 2, NodeResourcesFit (least allocated) 1, NodeResourcesBalancedAllocation 1; whole
-numbers, normalised over the nodes that passed the filters, as the originals are.
+TaintToleration 3, NodeAffinity 2, PodTopologySpread 2, NodeResourcesFit (least allocated) 1,
+NodeResourcesBalancedAllocation 1; whole numbers, normalised over the nodes that passed the filters, as the originals
+are.
 """
 
 from collections.abc import Sequence
@@ -11,21 +12,28 @@ from overspill_capacity.nodes import tolerates
 from overspill_lab.scheduler.ask import CPU, MEMORY, Ask
 from overspill_lab.scheduler.filters import node_matches
 from overspill_lab.scheduler.room import NodeRoom
+from overspill_lab.scheduler.spread import spread_scores
 
 BEST: Final = 100
 TAINTS_WEIGHT: Final = 3
 AFFINITY_WEIGHT: Final = 2
+SPREAD_WEIGHT: Final = 2
 SCORED: Final = (CPU, MEMORY)
 SOFT_EFFECT: Final = "PreferNoSchedule"
 
 
-def total_scores(ask: Ask, nodes: Sequence[NodeRoom]) -> list[int]:
-    """The weighted score of each node, in the order given."""
-    taints = normalised([_soft_taints(ask, node) for node in nodes], reverse=True)
-    affinity = normalised([_preference(ask, node) for node in nodes], reverse=False)
+def total_scores(ask: Ask, fitting: Sequence[NodeRoom], nodes: Sequence[NodeRoom]) -> list[int]:
+    """The weighted score of each node that fits, in the order given; `nodes` are all there are."""
+    taints = normalised([_soft_taints(ask, node) for node in fitting], reverse=True)
+    affinity = normalised([_preference(ask, node) for node in fitting], reverse=False)
+    spread = spread_scores(ask, fitting, nodes)
     return [
-        TAINTS_WEIGHT * taint + AFFINITY_WEIGHT * liking + least_allocated(ask, node) + balanced(ask, node)
-        for node, taint, liking in zip(nodes, taints, affinity, strict=True)
+        TAINTS_WEIGHT * taint
+        + AFFINITY_WEIGHT * liking
+        + SPREAD_WEIGHT * evenness
+        + least_allocated(ask, node)
+        + balanced(ask, node)
+        for node, taint, liking, evenness in zip(fitting, taints, affinity, spread, strict=True)
     ]
 
 

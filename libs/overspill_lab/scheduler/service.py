@@ -1,4 +1,4 @@
-"""The scheduler's shell: watches nodes and pods, runs a cycle when something changed, binds what was placed."""
+"""The scheduler's shell: watches nodes, pods and budgets; runs a cycle on every change; binds, and sends away."""
 
 import asyncio
 from random import SystemRandom
@@ -9,12 +9,14 @@ import structlog
 from overspill_kube.client import Client
 from overspill_kube.errors import KubeError, KubeUnavailable
 from overspill_kube.informer import Change, ChangeKind, Informer
-from overspill_kube.resources import NODES, PODS
+from overspill_kube.resources import NODES, PDBS, PODS
 from overspill_lab.scheduler.ask import Ask
-from overspill_lab.scheduler.book import Book
+from overspill_lab.scheduler.book import Book, Decision
 from overspill_lab.scheduler.placing import Placed
 from overspill_lab.scheduler.verdicts import Verdicts
+from overspill_lab.scheduler.victims import send_away
 from overspill_objects.core import Node, Pod
+from overspill_objects.disruption import PodDisruptionBudget
 
 BINDINGS_AT_ONCE: Final = 16
 TRIES_PER_CYCLE: Final = 50  # then others may run: bindings, watches
@@ -32,6 +34,7 @@ class Scheduler:
         self._verdicts = Verdicts(client)
         self._pods = Informer(client, PODS, on_change=self._on_pod)
         self._nodes = Informer(client, NODES, on_change=self._on_node)
+        self._budgets = Informer(client, PDBS, on_change=self._on_budget)
         self._slots = asyncio.Semaphore(BINDINGS_AT_ONCE)
         self._wake = asyncio.Event()
         self._log = structlog.get_logger()
@@ -39,11 +42,12 @@ class Scheduler:
     async def run(self, synced: asyncio.Event) -> None:
         """Schedule until cancelled; sets the event when the cluster is known."""
         async with asyncio.TaskGroup() as group:
-            for informer in (self._nodes, self._pods):
-                group.create_task(informer.run())
+            for task in (self._nodes.run(), self._pods.run(), self._budgets.run()):
+                group.create_task(task)
             group.create_task(self._verdicts.run())
             await self._nodes.wait_synced()
             await self._pods.wait_synced()
+            await self._budgets.wait_synced()
             synced.set()
             await self._cycles(group)
 
@@ -57,7 +61,9 @@ class Scheduler:
                     self._verdicts.settled(decision.ask.uid)
                     group.create_task(self._bind(decision.ask, decision.placement.node_name))
                 else:
-                    self._verdicts.want(decision.ask, decision.placement.message)
+                    self._verdicts.want(decision.ask, decision.placement.message, nominated=decision.nominated)
+                if decision.victims:
+                    group.create_task(self._preempt(decision))
             if not more:
                 await self._changed(self._book.next_try())
             await asyncio.sleep(GATHER_S)
@@ -91,6 +97,16 @@ class Scheduler:
         await self._settle(ask)
         self._wake.set()
 
+    async def _preempt(self, decision: Decision) -> None:
+        """Send the victims away, each for itself."""
+        for victim in decision.victims:
+            try:
+                await send_away(self._client, victim)
+            except (KubeUnavailable, KubeError) as error:
+                self._log.warning("not-preempted", pod=f"{victim.namespace}/{victim.name}", error=str(error))
+                self._book.not_preempted(decision.ask, victim)
+                self._wake.set()
+
     async def _settle(self, ask: Ask) -> None:
         """A binding failed or went unanswered: ask the API server what is true before the room is given away."""
         while True:
@@ -117,6 +133,12 @@ class Scheduler:
             self._verdicts.saw(pod)
             self._book.put_pod(pod)
         self._wake.set()
+
+    def _on_budget(self, change: Change[PodDisruptionBudget]) -> None:
+        if change.kind is ChangeKind.DELETED:
+            self._book.drop_budget(change.object)
+        else:
+            self._book.put_budget(change.object)
 
     def _on_node(self, change: Change[Node]) -> None:
         if change.kind is ChangeKind.DELETED:

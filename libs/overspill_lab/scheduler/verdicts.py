@@ -1,11 +1,11 @@
-"""Tells pods why they wait: the condition PodScheduled=False.
+"""Tells pods why they wait, and where room is made for them: condition PodScheduled=False, and nominatedNodeName.
 
-The first word is written at once. A message that only changes its numbers is written at most every few seconds, or a
-queue of hundreds would be rewritten with every pod that comes or goes.
+The first word and every other nomination are written at once. A message that only changes its numbers is written at
+most every few seconds, or a queue of hundreds would be rewritten with every pod that comes or goes.
 """
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from msgspec import Struct
@@ -27,6 +27,7 @@ AT_ONCE: Final = 8
 class _Wanted(Struct, frozen=True):
     ask: Ask
     message: str
+    nominated: str
 
 
 class Verdicts:
@@ -35,17 +36,17 @@ class Verdicts:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._wanted: dict[str, _Wanted] = {}
-        self._told: dict[str, str] = {}
+        self._told: dict[str, tuple[str, str]] = {}  # message and nomination
         self._told_at: dict[str, float] = {}
         self._work = asyncio.Event()
         self._log = structlog.get_logger()
 
-    def want(self, ask: Ask, message: str) -> None:
-        """This pod waits, and this is why."""
-        if self._told.get(ask.uid) == message:
+    def want(self, ask: Ask, message: str, *, nominated: str) -> None:
+        """This pod waits, this is why, and on that node (or none) room is made for it."""
+        if self._told.get(ask.uid) == (message, nominated):
             self._wanted.pop(ask.uid, None)
         else:
-            self._wanted[ask.uid] = _Wanted(ask, message)
+            self._wanted[ask.uid] = _Wanted(ask, message, nominated)
             self._work.set()
 
     def settled(self, uid: str) -> None:
@@ -56,7 +57,7 @@ class Verdicts:
         """What the API server says now; after a restart nothing is said twice."""
         condition = condition_of(pod.status.conditions, "PodScheduled")
         if condition is not None and condition.status == "False":
-            self._told[pod.metadata.uid] = condition.message
+            self._told[pod.metadata.uid] = (condition.message, pod.status.nominated_node_name)
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""
@@ -71,7 +72,9 @@ class Verdicts:
             due = [
                 one
                 for uid, one in self._wanted.items()
-                if uid not in self._told or now() - self._told_at.get(uid, 0.0) >= REWRITE_AFTER_S
+                if uid not in self._told
+                or self._told[uid][1] != one.nominated
+                or now() - self._told_at.get(uid, 0.0) >= REWRITE_AFTER_S
             ]
             for start in range(0, len(due), AT_ONCE):
                 await asyncio.gather(*(self._tell(one) for one in due[start : start + AT_ONCE]))
@@ -86,11 +89,14 @@ class Verdicts:
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": wanted.message}
         if ask.uid not in self._told:
             condition["lastTransitionTime"] = stamp(self._client.clock.now())
+        status: dict[str, Any] = {"conditions": [condition]}
+        if self._told.get(ask.uid, ("", ""))[1] != wanted.nominated:
+            status["nominatedNodeName"] = wanted.nominated or None
         try:
             outcome = await self._client.patch(
                 PODS,
                 ask.name,
-                {"metadata": {"uid": ask.uid}, "status": {"conditions": [condition]}},
+                {"metadata": {"uid": ask.uid}, "status": status},
                 kind=PatchKind.STRATEGIC,
                 namespace=ask.namespace,
                 subresource="status",
@@ -102,5 +108,5 @@ class Verdicts:
         if self._wanted.get(ask.uid) == wanted:
             del self._wanted[ask.uid]
         if isinstance(outcome, Done):
-            self._told[ask.uid] = wanted.message
+            self._told[ask.uid] = (wanted.message, wanted.nominated)
             self._told_at[ask.uid] = asyncio.get_running_loop().time()

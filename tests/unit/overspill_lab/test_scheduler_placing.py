@@ -166,7 +166,10 @@ def test_normalising() -> None:
     [
         ({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}}, "pod affinity"),
         ({"affinity": {"podAntiAffinity": {"x": 1}}}, "pod anti-affinity"),
-        ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "topology spread constraints"),
+        (
+            {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "nodeTaintsPolicy": "Honor"}]},
+            "topology spread constraints with nodeTaintsPolicy Honor",
+        ),
         ({"resourceClaims": [{"name": "gpu"}]}, "resource claims"),
         ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, "volumes of kind persistentVolume"),
     ],
