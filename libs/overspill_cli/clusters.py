@@ -17,6 +17,7 @@ from overspill_kube.settings import KubeSettings
 from overspill_runtime.settings import CommonSettings, load
 
 FIELD_MANAGER: Final = "overspill-operator"
+LONGEST: Final = 1_000_000  # of any unit: longer than anybody waits
 UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -53,13 +54,19 @@ def end_of(text: str | None, *, now: datetime) -> datetime | None:
     """
     if text is None:
         return None
-    amount, unit = text[:-1], text[-1:]
-    if unit not in UNITS or not (amount.isascii() and amount.isdigit()) or int(amount) == 0:
-        raise UsageError(f"--for {text!r}: give a whole number above 0 with its unit: 30s, 15m, 2h, 1d")
+    lasting = duration_of("--for", text)
     try:
-        return now.replace(microsecond=0) + timedelta(**{UNITS[unit]: int(amount)})
+        return now.replace(microsecond=0) + lasting
     except OverflowError:
         raise UsageError(f"--for {text!r}: that is too long; leave --for out for no end") from None
+
+
+def duration_of(option: str, text: str) -> timedelta:
+    """30s, 15m, 2h or 1d. Raises UsageError that names the option."""
+    amount, unit = text[:-1], text[-1:]
+    if unit in UNITS and amount.isascii() and amount.isdigit() and 0 < int(amount) < LONGEST:
+        return timedelta(**{UNITS[unit]: int(amount)})
+    raise UsageError(f"{option} {text!r}: give a whole number above 0 with its unit: 30s, 15m, 2h, 1d")
 
 
 def _who() -> str:

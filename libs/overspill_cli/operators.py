@@ -80,8 +80,41 @@ def resume(*services: Pausable, allow_context: AllowContext = ()) -> int:
     return _run(operating.resume(os.environ, tuple(one.value for one in services), allowed=allow_context))
 
 
+def uninstall(
+    *,
+    yes: Annotated[
+        bool, Parameter(negative="", help="Do it; without it the plan is printed and nothing changed.")
+    ] = False,
+    dry_run: Annotated[bool, Parameter(negative="", help="Print what would be done, and do nothing.")] = False,
+    now: Annotated[
+        bool,
+        Parameter(
+            negative="", help="Evict every spilled pod at once, budgets respected, with or without room at home."
+        ),
+    ] = False,
+    timeout: Annotated[str, Parameter(help="How long all of it may take: 30s, 15m, 2h, 1d.")] = "30m",
+    provider: Annotated[
+        tuple[str, ...],
+        Parameter(help="NAME=URL?token=TOKEN, may be repeated; those of OVERSPILL_BRIDGE_PROVIDERS by default."),
+    ] = (),
+    allow_context: AllowContext = (),
+) -> int:
+    """Take Overspill out of a cluster: gates closed, pods home, every instance proven gone, then all that is ours.
+
+    It refuses to finish while an instance lives and names it; run it again at any time. Suspended Jobs of queues are
+    unsuspended, unless Kueue's own controller runs. What is left then goes with `kubectl delete -k deploy/`.
+    """
+    from overspill_cli import uninstalling
+
+    options = uninstalling.Options(
+        yes=yes, dry_run=dry_run, now=now, timeout=timeout, provider=provider, allowed=allow_context
+    )
+    return _run(uninstalling.uninstall(os.environ, options))
+
+
 def add_to(app: App) -> None:
     """Register everything here."""
     app.command(gate_app)
     app.command(pause)
     app.command(resume)
+    app.command(uninstall)

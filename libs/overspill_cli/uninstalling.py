@@ -1,0 +1,304 @@
+"""`overspill uninstall`: nothing of ours lives outside any more, and then nothing of ours is left in the cluster.
+
+Order is the promise: gates closed, pods away, absence of every instance proven by complete lists, and only then the
+rest. Cut off anywhere, it can be run again. It never ends an instance itself: that is the bridge's work, who knows
+which pod each belongs to.
+"""
+
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+from msgspec import Struct
+
+from overspill_admitter.kueue import KueueWatch
+from overspill_cli.clusters import Place, duration_of, reach
+from overspill_cli.leaving import (
+    Remains,
+    gate_is_closed,
+    has_spilled,
+    is_alive,
+    name_of,
+    remains,
+    taints_of_ours,
+)
+from overspill_cli.operating import CommandError, write_order, write_pauses
+from overspill_cli.output import Exit, UsageError
+from overspill_cli.surviving import Look, look, providers_of
+from overspill_decider.service import SWITCH, gate_of
+from overspill_events.catalog import PodRef, WorkloadRef
+from overspill_events.names import (
+    ADMISSION_GATE,
+    CONTROL_CONFIG_MAP,
+    FIELD_MANAGER_PREFIX,
+    PART_OF,
+    PART_OF_LABEL,
+    VIRTUAL_LABEL,
+)
+from overspill_kube.client import PatchKind
+from overspill_kube.effects import Evicted, Gone, TaintsSet, evict, remove_gate, set_suspend, set_taints
+from overspill_kube.outcomes import Done, NotFound, Throttled
+from overspill_kube.resources import CONFIG_MAPS, DEPLOYMENTS, JOBS, LEASES, NAMESPACES, NODES, PODS
+from overspill_objects.core import Node, Pod
+from overspill_providers.protocol import Provider
+from overspill_service.control import Pause
+
+REASON: Final = "uninstall"
+COMPONENT_LABEL: Final = "app.kubernetes.io/component"
+SERVICES: Final = ("sampler", "decider", "evictor", "admitter", "bridge", "recorder")
+NODE_LEASES: Final = "kube-node-lease"
+LOOK_SECONDS: Final = 1.0
+DECIDER_SECONDS: Final = 20.0  # for the decider to follow the order; then the gate is closed without it
+LOOKS: Final = 2  # complete lists in a row that show nothing; one may have been begun before the last create arrived
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """What the operator typed."""
+
+    yes: bool
+    dry_run: bool
+    now: bool
+    timeout: str
+    provider: tuple[str, ...]
+    allowed: tuple[str, ...]
+
+
+async def uninstall(env: Mapping[str, str], options: Options) -> Exit:
+    """Take Overspill out of the cluster. Raises UsageError, and CommandError that names what still lives or stays."""
+    seconds = duration_of("--timeout", options.timeout).total_seconds()
+    async with AsyncExitStack() as stack:
+        place = await stack.enter_async_context(reach(env, allowed=None if options.dry_run else options.allowed))
+        providers = providers_of(env, options.provider)
+        for provider in providers:
+            stack.push_async_callback(provider.close)
+        home = await place.kube.get(NAMESPACES, "kube-system")
+        if home is None:
+            raise CommandError("namespace kube-system does not exist: this cluster's instances cannot be told apart")
+        leaver = Leaver(place, providers, cluster=home.metadata.uid, options=options, seconds=seconds)
+        return await leaver.run()
+
+
+class Leaver:
+    """One run."""
+
+    def __init__(
+        self, place: Place, providers: Sequence[Provider], *, cluster: str, options: Options, seconds: float
+    ) -> None:
+        self._place, self._kube, self._clock = place, place.kube, place.kube.clock
+        self._providers, self._cluster, self._options = providers, cluster, options
+        self._deadline = self._clock.monotonic() + seconds
+        self._said = ""
+
+    async def run(self) -> Exit:
+        """All steps. Raises CommandError at the first that does not come to its end in time."""
+        left, seen = await self._remains(), await self._look()
+        if left.is_nothing and seen.proves_absence:
+            print("nothing of Overspill is left in this cluster or at its providers")
+            return Exit.FINE
+        if self._options.dry_run or not self._options.yes:
+            self._print_plan(left, seen)
+        if self._options.dry_run:
+            return Exit.FINE
+        if not self._options.yes:
+            raise UsageError("nothing was changed: give --yes to do this")
+        await self._close_gates(left.nodes)
+        await self._until(self._pods_are_away)
+        await self._prove_absence()
+        await self._stop_services(left)
+        await self._release(await self._remains())
+        await self._remove(await self._remains())
+        return Exit.FINE
+
+    def _print_plan(self, left: Remains, seen: Look) -> None:
+        for line in left.lines():
+            print(line)
+        for one in seen.survivors:
+            print(f"wait for the end of instance {one.instance} at {one.provider} (pod {one.pod})")
+        for problem in seen.problems:
+            print(f"not known: {problem}")
+
+    # --- nothing new, and everything away ---------------------------------------------------------------------------
+
+    async def _close_gates(self, nodes: Sequence[Node]) -> None:
+        """By order, for the decider to follow; a cluster whose decider is dead can be left, too."""
+        if await self._kube.get(NAMESPACES, self._place.settings.namespace) is not None:
+            leaving = Pause(reason=REASON, by=self._place.by, leaving=True)
+            pauses = {"bridge": leaving, "admitter": Pause(reason=REASON, by=self._place.by)}
+            await write_pauses(self._place, {"decider": None, "evictor": None, **pauses})
+        for node in nodes:
+            await write_order(self._place, gate_of(node), "closed", until=None, reason=REASON)
+        patience = self._clock.monotonic() + DECIDER_SECONDS
+        while still_open := [node for node in await self._virtual_nodes() if not gate_is_closed(node)]:
+            self._say(f"waiting for the decider to close {_names(still_open)}")
+            if self._clock.monotonic() >= patience:
+                for node in still_open:
+                    await self._close(node)
+            await self._clock.sleep(LOOK_SECONDS)
+        self._say("every gate is closed")
+
+    async def _close(self, node: Node) -> None:
+        self._say(f"no decider closed {node.metadata.name}: closing it without one")
+        outcome = await set_taints(self._kube, node.metadata.name, add=(SWITCH,), expect_uid=node.metadata.uid)
+        if not isinstance(outcome, TaintsSet):
+            raise CommandError(f"node {node.metadata.name}: its gate could not be closed: {outcome}")
+
+    async def _pods_are_away(self) -> str | None:
+        """None when no spilled pod is left; otherwise what is waited for."""
+        spilled = await self._spilled()
+        if not spilled:
+            return None
+        refused: dict[str, str] = {}
+        if self._options.now:
+            for pod in spilled:
+                if pod.metadata.deletion_timestamp is None and (why := await self._evict(pod)) is not None:
+                    refused[pod.metadata.uid] = why
+        how = "being evicted" if self._options.now else "coming home as room allows (--now evicts them at once)"
+        names = [
+            name_of(pod.metadata) + (f" ({refused[pod.metadata.uid]})" if pod.metadata.uid in refused else "")
+            for pod in spilled
+        ]
+        return f"{len(spilled)} pods outside, {how}: {_short(names)}"
+
+    async def _evict(self, pod: Pod) -> str | None:
+        ref = PodRef(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
+        outcome = await evict(self._kube, ref)
+        if isinstance(outcome, Throttled):
+            await self._clock.sleep(outcome.retry_after)
+        return None if isinstance(outcome, Evicted | Gone) else str(outcome)
+
+    async def _prove_absence(self) -> None:
+        looks = 0
+
+        async def absent() -> str | None:
+            nonlocal looks
+            seen = await self._look()
+            looks = looks + 1 if seen.proves_absence else 0
+            if looks >= LOOKS:
+                return None
+            lives = [f"{one.instance} at {one.provider} (pod {one.pod}, {one.state})" for one in seen.survivors]
+            if lives or seen.problems:
+                known = [f"not known: {problem}" for problem in seen.problems]
+                return (
+                    f"{len(lives)} instances live: {'; '.join((*lives, *known))}; the bridge ends them, is it running?"
+                )
+            return "no instance is listed; looking once more"
+
+        await self._until(absent)
+        self._say("no instance of this cluster lives at any provider")
+
+    # --- the rest ---------------------------------------------------------------------------------------------------
+
+    async def _stop_services(self, left: Remains) -> None:
+        for one in left.services:
+            meta = one.metadata
+            patch = {"metadata": {"uid": meta.uid}, "spec": {"replicas": 0}}
+            outcome = await self._kube.patch(
+                DEPLOYMENTS, meta.name, patch, kind=PatchKind.MERGE, namespace=meta.namespace
+            )
+            if not isinstance(outcome, Done | NotFound):
+                raise CommandError(f"deployment {name_of(meta)} was not stopped: {outcome}")
+
+        async def stopped() -> str | None:
+            running = [name_of(one.metadata) for one in await self._deployments() if one.status.replicas > 0]
+            return f"waiting for {_short(running)} to stop" if running else None
+
+        await self._until(stopped)
+
+    async def _release(self, left: Remains) -> None:
+        """Work that waits only for us would wait for ever."""
+        for pod in left.gated:
+            ref = PodRef(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
+            self._check(f"gate of pod {name_of(pod.metadata)}", await remove_gate(self._kube, ref, ADMISSION_GATE))
+        for job in left.held:
+            meta = job.metadata
+            work = WorkloadRef(kind="Job", namespace=meta.namespace, name=meta.name, uid=meta.uid)
+            self._check(f"suspension of job {name_of(meta)}", await set_suspend(self._kube, work, False))
+        self._say(f"released {len(left.gated)} pods and {len(left.held)} jobs")
+
+    async def _remove(self, left: Remains) -> None:
+        for node in left.tainted:
+            name, uid = node.metadata.name, node.metadata.uid
+            outcome = await set_taints(self._kube, name, remove=taints_of_ours(node), expect_uid=uid)
+            if not isinstance(outcome, TaintsSet | NotFound):
+                raise CommandError(f"node {name}: our taints were not removed: {outcome}")
+        for node in left.nodes:
+            name = node.metadata.name
+            gone = await self._kube.delete(NODES, name, uid=node.metadata.uid)
+            self._check(f"virtual node {name}", gone)
+            self._check(f"lease of {name}", await self._kube.delete(LEASES, name, NODE_LEASES))
+        now = self._clock.now()
+        alive = [one for one in left.leases if is_alive(one, now=now)]
+        for lease in left.leases:
+            if lease not in alive:
+                meta = lease.metadata
+                gone = await self._kube.delete(LEASES, meta.name, meta.namespace, uid=meta.uid)
+                self._check(f"lease {name_of(meta)}", gone)
+        if alive:
+            # Whoever holds them would register its node again without the word not to.
+            holders = ", ".join(sorted(one.spec.holder_identity for one in alive))
+            print(f"still running, stop them and run this again: {holders}; until then they are told to stay away")
+            return
+        gone = await self._kube.delete(CONFIG_MAPS, CONTROL_CONFIG_MAP, self._place.settings.namespace)
+        self._check(f"configmap {CONTROL_CONFIG_MAP}", gone)
+        print("Overspill has left this cluster; `kubectl delete -k deploy/` removes its namespace, roles and policies")
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+
+    async def _remains(self) -> Remains:
+        namespace = self._place.settings.namespace
+        leases = (await self._kube.list(LEASES, namespace=namespace)).items
+        return remains(
+            nodes=(await self._kube.list(NODES)).items,
+            pods=(await self._kube.list(PODS)).items,
+            jobs=(await self._kube.list(JOBS)).items,
+            services=await self._deployments(),
+            leases=tuple(one for one in leases if one.metadata.name.startswith(FIELD_MANAGER_PREFIX)),
+            kueue_admits=await KueueWatch(self._kube).is_alive(),
+        )
+
+    async def _deployments(self) -> tuple[Any, ...]:
+        labels = f"{PART_OF_LABEL}={PART_OF},{COMPONENT_LABEL} in ({','.join(SERVICES)})"
+        return (await self._kube.list(DEPLOYMENTS, namespace=self._place.settings.namespace, labels=labels)).items
+
+    async def _virtual_nodes(self) -> tuple[Node, ...]:
+        return (await self._kube.list(NODES, labels=f"{VIRTUAL_LABEL}=true")).items
+
+    async def _spilled(self) -> list[Pod]:
+        found: list[Pod] = []
+        for node in await self._virtual_nodes():
+            pods = (await self._kube.list(PODS, fields=f"spec.nodeName={node.metadata.name}")).items
+            found += [pod for pod in pods if has_spilled(pod)]
+        return found
+
+    async def _look(self) -> Look:
+        return await look(self._providers, clock=self._clock, cluster=self._cluster)
+
+    async def _until(self, condition: Callable[[], Awaitable[str | None]]) -> None:
+        """Ask again and again; raises CommandError with the last answer when the time is up."""
+        while (waits_for := await condition()) is not None:
+            if self._clock.monotonic() >= self._deadline:
+                raise CommandError(f"not finished within --timeout {self._options.timeout}: {waits_for}")
+            self._say(waits_for)
+            await self._clock.sleep(LOOK_SECONDS)
+
+    def _say(self, text: str) -> None:
+        """Progress, when it changes."""
+        if text != self._said:
+            self._said = text
+            print(text, file=sys.stderr, flush=True)
+
+    @staticmethod
+    def _check(what: str, outcome: object) -> None:
+        if not isinstance(outcome, Done | NotFound):
+            raise CommandError(f"{what} was not removed: {outcome}")
+
+
+def _names(nodes: Sequence[Node]) -> str:
+    return ", ".join(node.metadata.name for node in nodes)
+
+
+def _short(names: Sequence[str], most: int = 10) -> str:
+    """Names in a line; of many the first."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

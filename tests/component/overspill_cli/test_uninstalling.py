@@ -1,0 +1,205 @@
+"""Leaving a cluster: nothing is taken away while an instance lives, and then everything is."""
+
+from pathlib import Path
+
+from overspill_events.names import (
+    ADMISSION_GATE,
+    BASE_TAINT,
+    CLUSTER_TAG,
+    CONTROL_CONFIG_MAP,
+    NO_SCHEDULE,
+    QUEUE_LABEL,
+    SWITCH_TAINT,
+    SYSTEM_NAMESPACE,
+    VIRTUAL_LABEL,
+)
+from overspill_kube.effects import set_taints
+from overspill_kube.outcomes import Done
+from overspill_kube.resources import CONFIG_MAPS, DEPLOYMENTS, JOBS, LEASES, NAMESPACES, NODES, PODS
+from overspill_objects.core import Taint
+from tests.component.overspill_evictor.home import HOME, VIRTUAL, Home
+from tests.support.bridge_place import NODE, Place, bridge_place
+from tests.support.cloud import cloud
+from tests.support.commands import overspill
+from tests.support.house import house
+
+
+async def uninstall(place: Place, *arguments: str) -> tuple[int, str, str]:
+    env = {"OVERSPILL_KUBECONFIG": str(place.kubeconfig), "OVERSPILL_BRIDGE_PROVIDERS": place.cloud.setting}
+    return await overspill("uninstall", *arguments, env=env)
+
+
+async def made(doing) -> None:
+    outcome = await doing
+    assert isinstance(outcome, Done), outcome
+
+
+async def queue_something(place: Place) -> None:
+    """A Job and a pod that wait for a queue, a Job that its owner has suspended, a home node with a taint of ours."""
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+    labels = {QUEUE_LABEL: "research"}
+    for name, meta in (("queued", {"labels": labels}), ("own", {})):
+        spec = {"suspend": True, "template": {"spec": pod}}
+        await made(place.client.create(JOBS, {"metadata": {"name": name, **meta}, "spec": spec}, "default"))
+    gated = {
+        "metadata": {"name": "gated", "labels": labels},
+        "spec": pod | {"schedulingGates": [{"name": "other/gate"}]},
+    }
+    await made(place.client.create(PODS, gated, "default"))
+    await made(place.client.create(NODES, {"metadata": {"name": "home"}}))
+    node = await place.client.get(NODES, "home")
+    assert node is not None
+    await set_taints(
+        place.client, "home", add=[Taint(key=BASE_TAINT, effect=NO_SCHEDULE)], expect_uid=node.metadata.uid
+    )
+
+
+async def gates(place: Place) -> list[str]:
+    pod = await place.get("gated")
+    assert pod is not None
+    return [gate.name for gate in pod.spec.scheduling_gates]
+
+
+async def suspended(place: Place) -> set[str]:
+    return {one.metadata.name for one in (await place.client.list(JOBS)).items if one.spec.suspend}
+
+
+async def test_it_refuses_while_an_instance_lives_and_then_leaves_nothing(tmp_path: Path) -> None:
+    async with bridge_place(tmp_path) as place:
+        await place.start_bridge()
+        await place.pod("web")
+        await place.phase("web", "Running")
+        await queue_something(place)
+        node = await place.client.get(NODES, NODE)
+        assert node is not None
+        # Nobody decides here: the gate is open, and no decider will close it.
+        await set_taints(
+            place.client, NODE, remove=[Taint(key=SWITCH_TAINT, effect=NO_SCHEDULE)], expect_uid=node.metadata.uid
+        )
+        code, plan, err = await uninstall(place, "--dry-run")
+        assert code == 0, err
+        for line in (
+            f"close the gate of {NODE}\n", "bring pod default/web away", "remove the gate of pod default/gated",
+            "unsuspend job default/queued", "remove our taints from node home", f"delete virtual node {NODE}",
+            "delete lease overspill-system/overspill-bridge-overspill", "wait for the end of instance",
+        ):  # fmt: skip
+            assert line in plan, (line, plan)
+        assert "default/own" not in plan
+        code, again, err = await uninstall(place)
+        assert code == 2
+        assert "--yes" in err
+        assert again == plan
+        assert await place.client.get(CONFIG_MAPS, CONTROL_CONFIG_MAP, SYSTEM_NAMESPACE) is None, "nothing was changed"
+
+        code, out, err = await uninstall(place, "--yes", "--timeout", "25s")
+        assert code == 1, (out, err)
+        assert "1 pods outside, coming home as room allows (--now evicts them at once): default/web" in err
+        assert "no decider closed overspill" in err
+        await nothing_was_taken_away(place)
+        assert len(await place.cloud.living()) == 1
+
+        await place.kill_bridge()
+        code, _, err = await uninstall(place, "--yes", "--now", "--timeout", "3s")
+        assert code == 1
+        assert "default/web" in err
+        await nothing_was_taken_away(place)
+
+        await place.start_bridge()
+        code, out, err = await uninstall(place, "--yes", "--now")
+        assert code == 0, (out, err)
+        assert "still running, stop them and run this again: bridge-under-test" in out
+        assert not await place.cloud.living()
+        assert await gates(place) == ["other/gate"]
+        assert await suspended(place) == {"own"}
+        home = await place.client.get(NODES, "home")
+        assert home is not None
+        assert BASE_TAINT not in {taint.key for taint in home.spec.taints}
+        await stays_away(place)
+
+        await place.stop_bridge()
+        code, out, err = await uninstall(place, "--yes")
+        assert code == 0, (out, err)
+        assert "has left this cluster" in out
+        assert await place.client.get(CONFIG_MAPS, CONTROL_CONFIG_MAP, SYSTEM_NAMESPACE) is None
+        assert not (await place.client.list(LEASES, namespace=SYSTEM_NAMESPACE)).items
+        code, out, err = await uninstall(place, "--yes")
+        assert (code, out, err) == (0, "nothing of Overspill is left in this cluster or at its providers\n", "")
+
+
+async def nothing_was_taken_away(place: Place) -> None:
+    node = await place.client.get(NODES, NODE)
+    assert node is not None
+    assert SWITCH_TAINT in {taint.key for taint in node.spec.taints}
+    assert ADMISSION_GATE in await gates(place)
+    assert await suspended(place) == {"queued", "own"}
+
+
+async def stays_away(place: Place) -> None:
+    """The bridge has looked at its pods again since (a foreign pod that it cannot run is told so) and made no node."""
+    assert await place.client.get(NODES, NODE) is None
+    await place.pod("late")
+
+    async def waits() -> bool:
+        pod = await place.get("late")
+        return pod is not None and any("paused" in str(one) for one in pod.status.container_statuses)
+
+    await place.eventually(waits)
+    assert await place.client.get(NODES, NODE) is None
+    assert not await place.cloud.living()
+    await place.client.delete(PODS, "late", "default", grace_seconds=0)
+
+
+async def test_an_orphan_that_nobody_ends_is_named(tmp_path: Path) -> None:
+    """No node, no pod, no bridge: an instance of this cluster is enough to refuse; another cluster's is not ours."""
+    async with bridge_place(tmp_path) as place:
+        system = await place.client.get(NAMESPACES, "kube-system")
+        assert system is not None
+        await place.cloud.rent("other", tags={CLUSTER_TAG: "another-cluster"})
+        code, out, err = await uninstall(place, "--yes")
+        assert (code, err) == (0, ""), out
+        orphan = await place.cloud.rent("orphan", tags={CLUSTER_TAG: system.metadata.uid})
+        code, out, err = await uninstall(place, "--yes", "--timeout", "2s")
+        assert code == 1
+        assert f"1 instances live: {orphan} at fake" in err
+        await place.cloud.faults(list_incomplete={"times": 1000})
+        await place.cloud.end(orphan, "gone")
+        code, _, err = await uninstall(place, "--yes", "--timeout", "2s")
+        assert code == 1, "an incomplete list proves nothing"
+        assert "not known: fake: its list was incomplete" in err
+        await place.cloud.faults()
+        code, out, err = await uninstall(place, "--yes")
+        assert code == 0, (out, err)
+
+
+async def test_without_now_pods_leave_by_the_evictors_returns(tmp_path: Path) -> None:
+    """A gate that is closed already; the evictor, paused before, brings the replicas home one after the other."""
+    async with house(tmp_path) as built, cloud() as shop:
+        home = Home(built)
+        await home.build(replicas=2)
+        for _ in range(2):
+            await home.replica(on=VIRTUAL)
+        env = built.env(OVERSPILL_BRIDGE_PROVIDERS=shop.setting)
+        code, _, err = await overspill("pause", "evictor", env=env)
+        assert code == 0, err
+        async with home.evictor(), home.kept(2):
+            code, out, err = await overspill("uninstall", "--yes", "--timeout", "60s", env=env)
+            assert code == 0, (out, err)
+            pods = await home.pods()
+            assert {pod.spec.node_name for pod in pods.values() if pod.metadata.deletion_timestamp is None} == {HOME}
+        nodes = (await built.kube.list(NODES)).items
+        assert all(VIRTUAL_LABEL not in node.metadata.labels for node in nodes)
+
+
+async def test_services_in_the_cluster_are_stopped_first(tmp_path: Path) -> None:
+    """Our Deployments are scaled to zero; nobody else's is."""
+    async with bridge_place(tmp_path, controllers=True) as place:
+        for name, part in (("overspill-decider", "overspill"), ("other", "else")):
+            labels = {"app.kubernetes.io/part-of": part, "app.kubernetes.io/component": "decider"}
+            template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+            spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+            body = {"metadata": {"name": name, "labels": labels}, "spec": spec}
+            await made(place.client.create(DEPLOYMENTS, body, SYSTEM_NAMESPACE))
+        code, out, err = await uninstall(place, "--yes")
+        assert code == 0, (out, err)
+        replicas = {one.metadata.name: one.spec.replicas for one in (await place.client.list(DEPLOYMENTS)).items}
+        assert replicas == {"overspill-decider": 0, "other": 1}
