@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,14 @@ from overspill_events.names import SYSTEM_NAMESPACE
 from overspill_kube.client import Client
 from overspill_kube.grants import Permission
 from overspill_lab.lab import clean_environment
-from tests.cluster.controlplane.build import binaries
 from tests.cluster.controlplane.start import ControlPlane
+from tests.contract.kubernetes.client import Endpoint
+from tests.support.deployed import apply, endpoint_as, render
 from tests.support.manifests import DEPLOY, SERVICES, granted
 
 WORKLOADS = frozenset({"Deployment", "StatefulSet", "Job", "PersistentVolumeClaim"})
 KUEUE = DEPLOY / "components" / "kueue-crds" / "kueue.yaml"
 WITHIN_S = 60.0
-TOKEN_SECONDS = 3600
 CREATED = 201
 
 Document = dict[str, Any]
@@ -55,15 +54,15 @@ def account(service: str) -> str:
 
 
 async def install(plane: ControlPlane, admin: Client, folder: Path) -> Installation:
-    """Apply deploy/ with strict validation, and return when its rights hold and every service has its kubeconfig."""
-    documents = [*await rendered(), *yaml.safe_load_all(KUEUE.read_text())]
-    await _kubectl(plane, "apply", [one for one in documents if one["kind"] not in WORKLOADS])
-    # The namespace is there now, so that the workloads can be judged too.
-    await _kubectl(plane, "apply", [one for one in documents if one["kind"] in WORKLOADS], "--dry-run=server")
-    installation = Installation(documents, folder)
+    """Apply deploy/ and Kueue's kinds, and return when the rights hold and every service has its kubeconfig."""
+    documents = [*yaml.load_all(await render(DEPLOY), yaml.CSafeLoader), *yaml.safe_load_all(KUEUE.read_text())]
+    file = folder / "installed.yaml"
+    await asyncio.to_thread(_write, file, [one for one in documents if one and one["kind"] not in WORKLOADS])
+    await apply(plane, file)
+    installation = Installation([one for one in documents if one], folder)
     for service in SERVICES:
-        token = await _token(admin, service)
-        await asyncio.to_thread(_write_kubeconfig, plane, service, token, installation.kubeconfig(service))
+        endpoint = await endpoint_as(plane, account(service))
+        await asyncio.to_thread(_write_kubeconfig, plane, endpoint, installation.kubeconfig(service))
     async with asyncio.timeout(WITHIN_S):
         for service, rights in installation.rights.items():
             for right in sorted(rights):
@@ -72,49 +71,14 @@ async def install(plane: ControlPlane, admin: Client, folder: Path) -> Installat
     return installation
 
 
-async def rendered() -> list[Document]:
-    """The documents of `kubectl kustomize deploy/`."""
-    text = await _run([str(_kubectl_program()), "kustomize", str(DEPLOY)])
-    return [document for document in yaml.load_all(text, yaml.CSafeLoader) if document is not None]
+def _write(path: Path, documents: Iterable[Document]) -> None:
+    path.write_text("\n---\n".join(json.dumps(document) for document in documents))
 
 
-def _kubectl_program() -> Path:
-    return binaries().kubectl
-
-
-async def _kubectl(plane: ControlPlane, verb: str, documents: Iterable[Document], *options: str) -> None:
-    text = "\n---\n".join(json.dumps(document) for document in documents)
-    common = [f"--kubeconfig={plane.kubeconfig}", "--validate=strict", "-f", "-"]
-    await _run([str(_kubectl_program()), verb, *common, *options], text)
-
-
-async def _run(command: list[str], text: str = "", environment: Mapping[str, str] | None = None) -> str:
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=dict(os.environ if environment is None else environment),
-    )
-    out, err = await process.communicate(text.encode())
-    assert process.returncode == 0, f"{' '.join(command)}: {err.decode()}"
-    return out.decode()
-
-
-async def _token(admin: Client, service: str) -> str:
-    status, answer = await admin.raw(
-        "POST",
-        f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/serviceaccounts/{account(service)}/token",
-        body={"spec": {"expirationSeconds": TOKEN_SECONDS}},
-    )
-    assert status == CREATED, answer
-    return str(json.loads(answer)["status"]["token"])
-
-
-def _write_kubeconfig(plane: ControlPlane, service: str, token: str, path: Path) -> None:
+def _write_kubeconfig(plane: ControlPlane, endpoint: Endpoint, path: Path) -> None:
     config = json.loads(plane.kubeconfig.read_text())
-    config["users"] = [{"name": service, "user": {"token": token}}]
-    config["contexts"][0]["context"]["user"] = service
+    context = config["contexts"][0]["context"]
+    config["users"] = [{"name": context["user"], "user": {"token": endpoint.token}}]
     path.write_text(json.dumps(config))
     path.chmod(0o600)
 
@@ -162,8 +126,10 @@ async def installed_nats(*, cluster: str) -> AsyncIterator[Nats]:
     async with nats_server(config=users_config(password_of=lambda user: _password_of(user.name))) as server:
         nats = Nats(server.url)
         settings = {"OVERSPILL_NATS_URL": nats.url(TOPOLOGY), "OVERSPILL_CLUSTER": cluster}
-        command = [sys.executable, "-m", "overspill_bus", "topology"]
-        await _run(command, environment={**clean_environment(), **settings})
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "overspill_bus", "topology", env={**clean_environment(), **settings}
+        )
+        assert await process.wait() == 0, "the streams were not made"
         yield nats
 
 

@@ -71,6 +71,7 @@ async def perform(kubeconfig: Path, admin: Client, installation: Installation, n
         epilogue = Epilogue(admin, lab, bus, watch, session)
         await epilogue.order_pause_and_environment()
         await epilogue.orphans()
+        await epilogue.damaged_node()
         await epilogue.lost_node()
 
 
@@ -197,8 +198,10 @@ class Epilogue:
         await until("the pod runs outside", lambda: self._phase_is("Running", objects.INFERENCE_NAMESPACE, WEB))
         done(await self._admin.delete(DEPLOYMENTS, WEB, objects.INFERENCE_NAMESPACE, propagation="Background"))
         await until("nothing lives outside", self._nobody_lives)
+        await self._order({names.GATE_ANNOTATION: "closed"})
+        await until("the gate is closed by order", self._is_closed)
         await self._order({names.GATE_UNTIL_ANNOTATION: (datetime.now(UTC) + timedelta(seconds=1)).isoformat()})
-        await until("the order is gone and the gate is closed", self._is_closed_without_order)
+        await until("the order has expired and is gone", self._is_without_order)
 
     async def orphans(self) -> None:
         """Instances with our tags whose pods do not exist, one of which does not say its pod's name."""
@@ -223,6 +226,17 @@ class Epilogue:
             return self._watch.totals.instances >= rented and not self._watch.totals.living
 
         await until("the orphans are ended", ended)
+
+    async def damaged_node(self) -> None:
+        """Somebody takes away the taints that keep other people's pods at home; the bridge puts them back."""
+        taints = [{"key": names.SWITCH_TAINT, "effect": names.NO_SCHEDULE}]
+        done(await self._admin.patch(NODES, VIRTUAL_NODE, {"spec": {"taints": taints}}, kind=PatchKind.MERGE))
+
+        async def is_repaired() -> bool:
+            node = await self._node()
+            return node is not None and {names.BASE_TAINT, names.SWITCH_TAINT} <= {one.key for one in node.spec.taints}
+
+        await until("the taints are back", is_repaired)
 
     async def lost_node(self) -> None:
         """Somebody deletes the virtual node; it comes back with its gate closed."""
@@ -260,9 +274,13 @@ class Epilogue:
         left = (await self._admin.list(PODS, labels=f"app={WEB}")).items
         return not left and not self._watch.totals.living
 
-    async def _is_closed_without_order(self) -> bool:
+    async def _is_closed(self) -> bool:
         node = await self._node()
-        return node is not None and names.GATE_ANNOTATION not in node.metadata.annotations and _is_closed(node)
+        return node is not None and _is_closed(node)
+
+    async def _is_without_order(self) -> bool:
+        node = await self._node()
+        return node is not None and names.GATE_ANNOTATION not in node.metadata.annotations
 
 
 def _is_closed(node: Node) -> bool:
@@ -280,6 +298,7 @@ def _with_environment() -> dict[str, Any]:
     container = _container("serve") | {
         "envFrom": [{"configMapRef": {"name": WEB}}],
         "env": [{"name": "SECOND", "valueFrom": secret}],
+        "readinessProbe": {"httpGet": {"path": "/", "port": 80}},  # not run outside, and the bridge leaves a note
     }
     template = {
         "metadata": {
