@@ -45,7 +45,7 @@ FROM base AS production
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="overspill" \
-      org.opencontainers.image.description="Keeps GPU work at home while there is room, overflows it when there is none, and brings it home." \
+      org.opencontainers.image.description="Keeps GPU work at home while there is room, overflows it to external providers when there is none, and brings it home." \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"

@@ -59,6 +59,7 @@ async def run_as_leader(
     body: Callable[[], Awaitable[None]],
     on_taken: Callable[[], Awaitable[None] | None] | None = None,
     on_lost: Callable[[str], Awaitable[None] | None] | None = None,
+    on_trouble: Callable[[str | None], None] | None = None,
     clock: Clock | None = None,
     duration: float = 15.0,
     renew: float | None = None,
@@ -68,8 +69,9 @@ async def run_as_leader(
 
     Two living processes must not share an `identity`: a holder of our own name is taken for our former self. Whatever
     ends the body (return, error, cancellation), it has ended and the lease is released before this returns or raises;
-    `on_lost` hears why. Raises what the body raises, and KubeError when leases may not be read or written. Times are in
-    seconds (`LeaseTiming`); `renew` and `retry` follow from `duration` when not given.
+    `on_lost` hears why. While leadership cannot even be asked for, `on_trouble` hears why after each attempt, and None
+    after one that was answered. Raises what the body raises, and KubeError when leases may not be read or written.
+    Times are in seconds (`LeaseTiming`); `renew` and `retry` follow from `duration` when not given.
     """
     timing = LeaseTiming(
         duration=duration,
@@ -78,7 +80,7 @@ async def run_as_leader(
     )
     seat = _Seat(client, (namespace, name), identity, clock=clock or client.clock, timing=timing)
     while True:
-        await seat.acquire()
+        await seat.acquire(on_trouble or _nobody)
         try:
             if on_taken is not None:
                 await _call(on_taken)
@@ -93,6 +95,10 @@ async def run_as_leader(
             return
         if on_lost is not None:
             await _call(on_lost, reason)
+
+
+def _nobody(_: str | None) -> None:
+    """Whoever gives no `on_trouble` does not want to hear of it."""
 
 
 async def _leave(seat: "_Seat", on_lost: Callable[[str], Awaitable[None] | None] | None, reason: str) -> None:
@@ -162,14 +168,17 @@ class _Seat:
 
     # --- getting it --------------------------------------------------------------------------------------------------
 
-    async def acquire(self) -> None:
+    async def acquire(self, on_trouble: Callable[[str | None], None]) -> None:
         """Wait until the lease is ours."""
         while True:
             pause = self._timing.retry
             try:
-                if await self._try_acquire():
+                ours = await self._try_acquire()
+                on_trouble(None)
+                if ours:
                     return
             except KubeUnavailable as error:
+                on_trouble(str(error))
                 pause = max(pause, error.retry_after or 0.0)
             await self._clock.sleep(pause)
 

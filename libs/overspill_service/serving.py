@@ -94,8 +94,9 @@ async def serve(
 
 
 async def _lead(context: Context[S], body: Body[S], *, service: str, lease: str, metrics: ServiceMetrics) -> None:
-    """Run the body whenever the lease is held, and tell so."""
+    """Run the body whenever the lease is held, and tell so; not ready while nobody can be asked for the lease."""
     holder = context.identity
+    out_of_reach: str | None = None
 
     def taken() -> None:
         metrics.lead(lease, leads=True)
@@ -107,6 +108,13 @@ async def _lead(context: Context[S], body: Body[S], *, service: str, lease: str,
         context.log.info("leadership-lost", lease=lease, holder=holder, reason=reason)
         context.bus.emit(LeadershipLost(service=service, lease=lease, holder=holder, reason=reason))
 
+    def trouble(reason: str | None) -> None:
+        nonlocal out_of_reach
+        if reason is not None and out_of_reach is None:
+            context.log.warning("lease-out-of-reach", lease=lease, reason=reason)
+        out_of_reach = reason
+
+    context.health.check("lease", lambda: out_of_reach)
     metrics.lead(lease, leads=False)
     await run_as_leader(
         context.kube,
@@ -116,6 +124,7 @@ async def _lead(context: Context[S], body: Body[S], *, service: str, lease: str,
         body=lambda: body(context),
         on_taken=taken,
         on_lost=lost,
+        on_trouble=trouble,
         clock=context.clock,
         duration=context.settings.lease_seconds,
     )

@@ -169,3 +169,30 @@ async def test_as_a_program_it_stops_on_sigterm_and_says_so(home):
     assert child.returncode == 0
     assert await said(home) == ["ServiceStarted", "LeadershipTaken", "LeadershipLost", "ServiceStopped"]
     assert (await home.events(ServiceStopped))[0].event.reason == "signal"
+
+
+async def test_with_the_api_server_away_it_lives_and_readiness_says_what_is_out_of_reach(home, tmp_path):
+    nobody = tmp_path / "nobody"
+    nobody.write_text(
+        textwrap.dedent(
+            """
+            apiVersion: v1
+            kind: Config
+            clusters: [{name: nobody, cluster: {server: "http://127.0.0.1:1"}}]
+            users: [{name: nobody, user: {token: nothing}}]
+            contexts: [{name: nobody, context: {cluster: nobody, user: nobody}}]
+            current-context: nobody
+            """
+        )
+    )
+    own_settings = settings(home, OVERSPILL_KUBECONFIG=str(nobody))
+    async with process(own_settings, service="cook") as own, aiohttp.ClientSession() as http:
+
+        async def says():
+            async with http.get(f"{own.url}/readyz") as answer:
+                return "127.0.0.1:1" in ((await answer.json())["checks"].get("lease") or "")
+
+        async with running(serve("cook", own.settings, idle, lease="overspill-cook", process=own)):
+            await eventually(says)
+            async with http.get(f"{own.url}/livez") as answer:
+                assert answer.status == 200
