@@ -24,12 +24,27 @@ def admit_create(resource: Resource, namespace: str, obj: JsonObject, store: Sto
         _default_toleration_seconds(obj["spec"])
     elif resource is NODES:
         _taint_not_ready(obj)
+    elif resource is PRIORITY_CLASSES:
+        _only_default(obj, store)
 
 
-def admit_update(resource: Resource, obj: JsonObject) -> None:
+def admit_update(resource: Resource, obj: JsonObject, store: Store) -> None:
     """Run the plugins on a new state: a default toleration that was dropped comes back."""
     if resource is PODS:
         _default_toleration_seconds(obj["spec"])
+    elif resource is PRIORITY_CLASSES:
+        _only_default(obj, store)
+
+
+def _only_default(priority_class: JsonObject, store: Store) -> None:
+    """Priority: at most one class is the default of the cluster."""
+    if not priority_class.get("globalDefault"):
+        return
+    name = priority_class["metadata"]["name"]
+    for entry in store.collection(PRIORITY_CLASSES).entries.values():
+        if entry.name != name and entry.obj.get("globalDefault"):
+            why = f"PriorityClass {entry.name} is already marked as default. Only one default can exist"
+            raise errors.forbidden(PRIORITY_CLASSES, name, why)
 
 
 def _taint_not_ready(node: JsonObject) -> None:
@@ -70,8 +85,13 @@ def _priority(pod: JsonObject, store: Store) -> None:
             f"priority admission controller computed {value} from the given PriorityClass name"
         )
         raise errors.forbidden(PODS, pod["metadata"]["name"], why)
-    spec["priority"] = value
-    spec.setdefault("preemptionPolicy", preemption)
+    if spec.get("preemptionPolicy", preemption) != preemption:
+        why = (
+            f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec; "
+            f"priority admission controller computed {preemption} from the given PriorityClass name"
+        )
+        raise errors.forbidden(PODS, pod["metadata"]["name"], why)
+    spec["priority"], spec["preemptionPolicy"] = value, preemption
 
 
 def _default_toleration_seconds(spec: JsonObject) -> None:

@@ -5,6 +5,7 @@ Pure; follows `pkg/apis/core/validation`: `ValidatePodCreate`, `ValidatePodUpdat
 
 from typing import Any
 
+from overspill_lab.apiserver import spread_rules
 from overspill_lab.apiserver.documents import JsonObject
 from overspill_lab.apiserver.errors import FieldError
 from overspill_lab.apiserver.names import LABEL_WORDS, QUALIFIED_WORDS, is_label, is_qualified
@@ -47,6 +48,7 @@ def validate_spec(spec: JsonObject, at: str) -> list[FieldError]:
         problems.append(FieldError.unsupported(f"{at}.restartPolicy", policy, _RESTART_POLICIES))
     for index, toleration in enumerate(spec.get("tolerations") or ()):
         problems += _toleration(toleration, f"{at}.tolerations[{index}]")
+    problems += spread_rules.validate(spec.get("topologySpreadConstraints") or (), f"{at}.topologySpreadConstraints")
     return problems + _gates(spec, at)
 
 

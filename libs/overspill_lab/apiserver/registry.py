@@ -119,7 +119,7 @@ class Registry:
         obj = _read(resource, _normal(resource, change(decode(entry.body))))
         self._carry_over(resource, entry, obj)
         _isolate(resource, obj, entry.obj, part)
-        plugins.admit_update(resource, obj)
+        plugins.admit_update(resource, obj, self.store)
         if resource.has_generation and _is_new_generation(resource, obj, entry.obj):
             obj["metadata"]["generation"] = entry.obj["metadata"].get("generation", 0) + 1
         if problems := validate_update(resource, obj, entry.obj):

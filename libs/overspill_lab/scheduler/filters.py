@@ -38,9 +38,11 @@ def _taints(ask: Ask, node: NodeRoom) -> tuple[str, ...]:
 
 
 def unhelpable(ask: Ask, node: NodeRoom) -> bool:
-    """Whether the node will not do whoever leaves it: its own state or labels speak against the pod."""
-    return any(rule(ask, node) for rule in (_unschedulable, _taints, node_affinity_objections)) or any(
-        one.hard and one.key not in node.labels for one in ask.spreads
+    """Whether the node will not do whoever leaves it: its state, labels or size speak against the pod."""
+    return (
+        any(rule(ask, node) for rule in (_unschedulable, _taints, node_affinity_objections))
+        or any(amount > node.allocatable.get(resource, 0) for resource, amount in ask.requests.items())
+        or any(one.hard and one.key not in node.labels for one in ask.spreads)
     )
 
 

@@ -212,3 +212,51 @@ async def test_a_closed_virtual_node_leaves_the_overflow_waiting(api: Api, names
     await _refused(api, f"{PODS.format(namespace)}/{left}")
     (await api.patch(f"{NODES}/{virtual}", {"spec": {"taints": [BASE, PREFERENCE]}})).ok()
     assert await _placed(api, f"{PODS.format(namespace)}/{left}") == virtual
+
+
+async def test_partly_full_home_nodes_are_filled_to_the_last_before_an_empty_giant(
+    api: Api, namespace: str, nodes
+) -> None:
+    """Home nodes that are nearly full score worst of all by what is free; taint and affinity must outweigh that."""
+    home = []
+    for number, taken in enumerate((7, 5, 1)):
+        home.append(await nodes.add(gpus=8, cpu="10", labels={"contract.test/home": str(number)}))
+        own = {**nodes.label, "contract.test/home": str(number)}
+        resident = await _submit(api, namespace, nodes, f"resident-{number}", gpus=taken, cpu="8", nodeSelector=own)
+        assert await _placed(api, resident) == home[-1]
+    virtual = await nodes.add(gpus=10_000, cpu="100000", taints=[BASE, PREFERENCE], labels={VIRTUAL: "yes"})
+    paths = [
+        await _submit(api, namespace, nodes, f"p{number}", gpus=1, tolerations=OPTED_IN, affinity=PREFERS_HOME)
+        for number in range(17)
+    ]
+    places = [await _placed(api, path) for path in paths]
+    assert [places.count(name) for name in home] == [1, 3, 7]
+    assert places.count(virtual) == 6
+
+
+async def test_either_preference_alone_keeps_pods_off_the_giant(api: Api, namespace: str, nodes) -> None:
+    """A pod without the affinity, and a pod that tolerates every taint: each is still drawn home by the other rule."""
+    home = await nodes.add(gpus=2, cpu="10")
+    await nodes.add(gpus=10_000, cpu="100000", taints=[BASE, PREFERENCE], labels={VIRTUAL: "yes"})
+    plain = await _submit(api, namespace, nodes, "plain", gpus=1, tolerations=OPTED_IN)
+    careless = await _submit(
+        api, namespace, nodes, "careless", gpus=1, tolerations=[{"operator": "Exists"}], affinity=PREFERS_HOME
+    )
+    assert [await _placed(api, path) for path in (plain, careless)] == [home, home]
+
+
+async def test_who_tolerates_everything_is_bound_to_a_closed_node_and_then_only_waits(
+    api: Api, namespace: str, nodes
+) -> None:
+    """What a DaemonSet's pod is: named to one node by affinity, and stopped by no taint. Nobody runs it there."""
+    virtual = await nodes.add(gpus=10_000, taints=[BASE, PREFERENCE, SWITCH])
+    (await api.patch(f"{NODES}/{virtual}", {"spec": {"unschedulable": True}})).ok()
+    by_name = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [virtual]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [by_name]}}}
+    path = await _submit(
+        api, namespace, nodes, "agent", cpu="10m", tolerations=[{"operator": "Exists"}], affinity=affinity
+    )
+    assert await _placed(api, path) == virtual
+    seen = (await api.get(path)).ok()
+    assert seen["status"]["phase"] == "Pending"
+    assert "startTime" not in seen["status"]

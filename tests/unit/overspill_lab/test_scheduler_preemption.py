@@ -149,7 +149,7 @@ def test_nobody_goes_from_a_node_that_would_not_do_anyway() -> None:
 
 def test_nobody_goes_when_that_is_not_enough() -> None:
     """PO-06."""
-    assert "1 Insufficient nvidia.com/gpu" in why_not(asks(gpus=3), room("n", guest("a")))
+    assert "1 Insufficient nvidia.com/gpu" in why_not(asks(gpus=2), room("n", guest("a"), guest("equal", 10)))
 
 
 def test_a_pod_slot_is_room_too() -> None:
