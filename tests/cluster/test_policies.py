@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
 
 SPILLABLE = {"overspill.dev/spillable": "true"}
 QUEUED = {"kueue.x-k8s.io/queue-name": "queue"}
-PODS, JOBS, NODES = "/api/v1/namespaces/work/pods", "/apis/batch/v1/namespaces/work/jobs", "/api/v1/nodes"
+PODS, JOBS, NODES = "/api/v1/namespaces/team/pods", "/apis/batch/v1/namespaces/team/jobs", "/api/v1/nodes"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 SWITCH = {"key": "overspill.dev/home-has-room", "value": "true", "effect": "NoSchedule"}
 BASE = {"key": "overspill.dev/external", "value": "true", "effect": "NoSchedule"}
@@ -38,8 +38,8 @@ async def plane() -> AsyncIterator[ControlPlane]:
     async with control_plane() as started:
         await apply(started, INSTALL, "--server-side")
         async with Api(endpoint_of(started.kubeconfig)) as admin:
-            (await admin.post("/api/v1/namespaces", {"metadata": {"name": "work"}})).ok()
-            await admin.eventually("/api/v1/namespaces/work/serviceaccounts/default", bool, "an account for pods")
+            (await admin.post("/api/v1/namespaces", {"metadata": {"name": "team"}})).ok()
+            await admin.eventually("/api/v1/namespaces/team/serviceaccounts/default", bool, "an account for pods")
             await _policies_work(admin)
         yield started
 
@@ -75,7 +75,7 @@ async def admin(plane: ControlPlane) -> AsyncIterator[Api]:
 async def lab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
     """The lab's API server with the same priority classes."""
     async with lab_apiserver(tmp_path_factory.mktemp("lab")) as kubeconfig, Api(endpoint_of(kubeconfig)) as api:
-        (await api.post("/api/v1/namespaces", {"metadata": {"name": "work"}})).ok()
+        (await api.post("/api/v1/namespaces", {"metadata": {"name": "team"}})).ok()
         for one in documents(DEPLOY / "base/policies/priorities.yaml"):
             (await api.post(CLASSES, one)).ok()
         yield api
@@ -322,10 +322,10 @@ async def test_the_bridge_touches_pods_of_virtual_nodes_only(plane: ControlPlane
     async with acting_as(plane, "bridge") as bridge:
         (await bridge.patch(f"{PODS}/spilled", mark)).ok()
         (await bridge.patch(f"{PODS}/spilled/status", running, STRATEGIC_PATCH)).ok()
-        refused(await bridge.patch(f"{PODS}/at-home", mark), "work/at-home is not bound to one")
+        refused(await bridge.patch(f"{PODS}/at-home", mark), "team/at-home is not bound to one")
         refused(await bridge.patch(f"{PODS}/at-home/status", running, STRATEGIC_PATCH), "not bound to one")
         refused(await bridge.delete(f"{PODS}/at-home", {"gracePeriodSeconds": 0}), "not bound to one")
-        refused(await bridge.delete(f"{PODS}/spilled", {"gracePeriodSeconds": 0}), "nobody has deleted work/spilled")
+        refused(await bridge.delete(f"{PODS}/spilled", {"gracePeriodSeconds": 0}), "nobody has deleted team/spilled")
         (await admin.delete(f"{PODS}/spilled")).ok()
         (await bridge.delete(f"{PODS}/spilled", {"gracePeriodSeconds": 0})).ok()
         await admin.gone(f"{PODS}/spilled")
@@ -360,7 +360,7 @@ async def test_protected_namespaces_are_left_alone(plane: ControlPlane, admin: A
     async with acting_as(plane, "evictor") as evictor:
         refused(await evictor.post(f"{system}/one/eviction", eviction), why)
         (await admin.post(PODS, pod({}, meta={"name": "evicted"}))).ok()
-        here = eviction | {"metadata": {"name": "evicted", "namespace": "work"}}
+        here = eviction | {"metadata": {"name": "evicted", "namespace": "team"}}
         (await evictor.post(f"{PODS}/evicted/eviction", here)).ok()
     async with acting_as(plane, "admitter") as admitter:
         refused(await admitter.patch(f"{system}/one", {"metadata": {"annotations": {"a": "b"}}}), why)
