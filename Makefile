@@ -44,8 +44,8 @@ check: venv ## format, lint, types, import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-bench: venv ## figures as JSON on stdout
-	@$(BIN)/python -m tests.bench
+bench: venv ## figures as JSON on stdout; on the real control plane too once `make cluster-binaries` has run
+	@$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
 lock: ## pin again after a change of pyproject.toml (needs uv)
 	@for spec in "requirements.lock recorder" "requirements-dev.lock dev"; do set -- $$spec; \

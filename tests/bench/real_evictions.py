@@ -26,7 +26,7 @@ OWNERS: Final = 40
 REPLICAS: Final = 10
 UNAVAILABLE: Final = 5
 POOLS: Final = (1, 4, 8)
-DEADLINE_S: Final = 300.0
+DEADLINE_S: Final = 600.0
 ASK_AGAIN_S: Final = 0.1
 
 
