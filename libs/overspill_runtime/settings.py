@@ -5,6 +5,7 @@ own from `OVERSPILL_<SERVICE>_<FIELD>`. This module must not know any service.
 """
 
 import difflib
+import math
 import os
 import socket
 import tomllib
@@ -105,7 +106,7 @@ def load(cls: type[S], *, service: str, env: Mapping[str, str], prefix: str = PR
             continue
         name, value = raw[info.name]
         try:
-            values[info.name] = msgspec.convert(_split(value, info.type), info.type, strict=False)
+            values[info.name] = _finite(msgspec.convert(_split(value, info.type), info.type, strict=False))
         except msgspec.ValidationError as error:
             shown = "(a secret)" if _is_secret(info.type) else repr(value)
             faults.append(f"{name}: {shown} is not accepted: {_reason(error)}; accepted: {accepted_by(info.type)}")
@@ -192,6 +193,13 @@ def _split(value: Any, annotation: Any) -> Any:
     several = (msgspec.inspect.VarTupleType, msgspec.inspect.ListType, msgspec.inspect.SetType)
     if isinstance(value, str) and any(isinstance(t, several) for t in _alternatives(annotation)):
         return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+def _finite(value: Any) -> Any:
+    """No setting is endless: neither a time nor an event can hold that number. Raises ValidationError."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise msgspec.ValidationError("Expected a finite number")
     return value
 
 

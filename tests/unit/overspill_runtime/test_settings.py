@@ -69,6 +69,8 @@ def test_an_empty_value_means_not_set():
     [
         ("OVERSPILL_COOK_LOW", "-1", "a number >= 0"),
         ("OVERSPILL_COOK_LOW", "many", "a number >= 0"),
+        ("OVERSPILL_COOK_LOW", "inf", "a number >= 0"),
+        ("OVERSPILL_LEASE_SECONDS", "Infinity", "a number >= 1"),
         ("OVERSPILL_COOK_DRY", "perhaps", "true | false"),
         ("OVERSPILL_COOK_FLAVOUR", "bitter", "sweet | sour"),
         ("OVERSPILL_MODE", "maybe", "act | observe"),
