@@ -27,6 +27,7 @@ from overspill_runtime.settings import PREFIX, CommonSettings, SettingsError, lo
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_SETTINGS: Final = 2
+STOP_AGAIN_SECONDS = 10.0  # longer than any goodbye, shorter than the half minute after which Kubernetes kills
 
 S = TypeVar("S", bound=CommonSettings)
 
@@ -146,7 +147,21 @@ def _stop(running: Process[Any], body: asyncio.Task[None]) -> None:
     running.log.info("stopping")
     running.health.stopping = True
     running.stopping.set()
+    _cancel(body, running.log)
+
+
+def _cancel(body: asyncio.Task[None], log: Any) -> None:
+    """Cancel, and again when the body has not ended: a cancellation can get lost.
+
+    Until Python 3.12 `asyncio.wait_for` swallows one that arrives together with the result it waits for, and other
+    people's code does as it likes. Without this such a process would stay until it is killed.
+    """
+    if body.done():
+        return
+    if body.cancelling():
+        log.warning("stopping-again")
     body.cancel()
+    asyncio.get_running_loop().call_later(STOP_AGAIN_SECONDS, _cancel, body, log)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,8 @@ import aiohttp
 
 PROGRAM = textwrap.dedent(
     """
-    import asyncio, sys
+    import asyncio, contextlib, sys
+    from overspill_runtime import process as runtime
     from overspill_runtime.process import start
     from overspill_runtime.settings import CommonSettings
 
@@ -21,6 +22,11 @@ PROGRAM = textwrap.dedent(
         if sys.argv[1] == "end":
             return
         process.log.info("ready")
+        if sys.argv[1] == "deaf":
+            runtime.STOP_AGAIN_SECONDS = 0.2
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(1000)
+            await asyncio.sleep(1000)
         try:
             await process.stopping.wait()
         finally:
@@ -54,6 +60,15 @@ async def test_sigterm_stops_gracefully_with_exit_code_0():
     entry = await line_with(child.stderr, "cleaned-up")
     assert entry["ready"]["stopping"] == "is stopping"
     assert (entry["service"], entry["level"]) == ("cook", "info")
+    assert await child.wait() == 0
+
+
+async def test_a_cancellation_that_got_lost_is_repeated():
+    """The body, or somebody's code in it, swallowed the first one."""
+    child = await program("deaf")
+    await line_with(child.stderr, "ready")
+    child.send_signal(signal.SIGTERM)
+    await line_with(child.stderr, "stopping-again")
     assert await child.wait() == 0
 
 
