@@ -17,12 +17,13 @@ from overspill_events.catalog import (
     PodEvicted,
     PodRef,
     ReturnIntended,
+    ReturnSettled,
     WorkloadAdmitted,
     WorkloadFinished,
     WorkloadQueued,
 )
 from overspill_events.names import QUEUE_LABEL
-from overspill_events.reasons import DeferReason
+from overspill_events.reasons import DeferReason, Place
 from overspill_kube.client import PatchKind
 from overspill_kube.effects import set_suspend
 from overspill_kube.resources import CLUSTER_QUEUES, EVENTS, JOBS, LEASES, NAMESPACES, PODS
@@ -83,6 +84,25 @@ async def test_quota_without_room_at_home_waits(hall: Hall) -> None:
         await hall.until_released("big")
     (admitted,) = await hall.told(WorkloadAdmitted)
     assert (admitted.flavor, admitted.home_room) == ("home", 4)
+
+
+async def test_room_booked_for_a_return_is_not_given_away(hall: Hall) -> None:
+    """The evictor's line in the book counts until its return is settled."""
+    await hall.build(quota=8, home_gpus=(4,))
+    pod = PodRef(namespace="default", name="outside", uid="outside")
+    intent = ReturnIntended(
+        pod=pod, owner=OwnerRef(kind="ReplicaSet", name="web", uid="web"), node="v", home_node="home-1", gpus=2,
+        expires_at=SystemClock().now() + timedelta(seconds=600),
+    )  # fmt: skip
+    published = await hall.house.others.publish(intent)
+    await hall.job("big", gpus=3)
+    async with hall.admitter():
+        (deferred,) = await hall.until_told(AdmissionDeferred)
+        assert (deferred.reason, deferred.home_room) == (DeferReason.NO_HOME_ROOM, 2)
+        await hall.house.others.publish(
+            ReturnSettled(pod=pod, place=Place.NOT_EVICTED, node="v"), caused_by=published.envelope
+        )
+        await hall.until_released("big")
 
 
 async def test_a_gated_pod_of_a_virtual_queue_needs_no_room(hall: Hall) -> None:
