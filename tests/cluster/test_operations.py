@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from overspill_bus import Bus, BusSettings, connect
 from overspill_bus.testing import nats_server
+from overspill_cli.policies import BINDINGS, DOES, GROUP_VERSION
 from overspill_decider.override import ANNOTATIONS
 from overspill_decider.service import LEASE, SERVICE, body
 from overspill_decider.settings import Settings
@@ -197,6 +199,22 @@ async def test_a_decider_that_may_not_read_the_pauses_holds_still(yard: Yard) ->
         assert await yard.events(GateDecided) == []
         await _patch(yard.admin, ROLE, given)
         await yard.until_open(True)
+
+
+async def test_doctor_names_a_policy_that_is_missing(yard: Yard) -> None:
+    """Read off the real server: all that deploy/ brings, and then one less."""
+
+    async def finding() -> dict[str, str]:
+        _, out, _ = await overspill("doctor", "-o", "json", env=yard.env)
+        return next(one for one in json.loads(out)["findings"] if one["what"] == "admission policies")
+
+    assert (await finding())["health"] == "ok"
+    gone = "overspill-tolerate-external"
+    status, answer = await yard.admin.raw("DELETE", f"{GROUP_VERSION}/{BINDINGS}/{gone}")
+    assert status == 200, answer
+    found = await finding()
+    assert found["health"] == "warning"
+    assert f"not installed or not bound: {gone}: {DOES[gone]}" in found["detail"]
 
 
 async def _patch(admin: Client, path: str, body: dict[str, Any]) -> None:
