@@ -135,10 +135,12 @@ async def _side_by_side(*work: Any) -> AsyncIterator[None]:
 
 
 async def _thaw(story: Story, watch: Watch) -> None:
-    async def closed() -> bool:
-        return watch.recollection.closings > 0
+    """The freeze lasts until it has held somebody: only then a budget is asked why."""
 
-    await until("the gate closes", closed)
+    async def refused() -> bool:
+        return watch.stream.refused > 0
+
+    await until("a budget refuses an eviction", refused)
     await story.lift_freeze()
 
 
