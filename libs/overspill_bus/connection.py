@@ -206,10 +206,11 @@ class Connection:
         await self._client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
 
     async def _on_error(self, error: Exception) -> None:
-        self.last_error = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        said, self.last_error = self.last_error, _text(error)
         if "permissions violation" in self.last_error.lower():
             self._denied[str(error)] = None
-        LOG.warning("bus error: %s", self.last_error)
+        if self.last_error != said:  # a server that is away is asked several times a second: once is enough
+            LOG.warning("bus error: %s", self.last_error)
         if not self._client.is_connected and (transport := self._client._transport) is not None:  # noqa: SLF001
             # nats-py forgets the socket of a handshake that failed (wrong credentials: four a second).
             transport.close()
@@ -268,3 +269,7 @@ class Connection:
         finally:
             for task in tasks:
                 task.cancel()
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
