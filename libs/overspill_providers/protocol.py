@@ -32,7 +32,10 @@ class InstanceState(StrEnum):
     @classmethod
     def read(cls, text: str) -> "InstanceState":
         """The state a provider's own word means; UNKNOWN for words that are not ours."""
-        return cls(text) if text in tuple(cls) else cls.UNKNOWN
+        try:
+            return cls(text)
+        except ValueError:
+            return cls.UNKNOWN
 
 
 # An instance in one of these may cost money or hold a GPU. UNKNOWN counts: not knowing is no proof of absence.

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
+from overspill_bridge.sighting import Flight, Sighting
+from overspill_bridge.tally import Tally
 from overspill_events.names import CLUSTER_TAG, NODE_TAG, POD_TAG, POD_UID_TAG
 from overspill_events.reasons import InstanceEnd
-from overspill_providers.protocol import Instance, InstanceState, Inventory
+from overspill_providers.protocol import Instance, Inventory
 
-LOST_AFTER = 2  # complete lists in a row that lack an instance before it counts as gone
 PASSES_BEFORE_OLD_PODS = 2  # complete lists before a pod bound under an earlier leader may get an instance
 
 
@@ -42,50 +43,6 @@ def key_of(pod_uid: str) -> str:
     return f"overspill-{pod_uid}"
 
 
-class Sighting(Struct, frozen=True, kw_only=True):
-    """One instance of ours, as last seen. Times are monotonic seconds."""
-
-    provider: str
-    instance: Instance
-    noted_at: float
-    created_here: bool = False  # this process has the answer to its create
-    listed: bool = False  # has been in a list
-    misses: int = 0  # complete lists in a row without it
-    ending: InstanceEnd | None = None  # this process has had a termination accepted, and why
-    ended_at: float | None = None
-
-    @property
-    def pod_uid(self) -> str:
-        return self.instance.tags[POD_UID_TAG]
-
-    def is_gone(self, *, now: float, list_lag: float) -> bool:
-        """Whether complete lists prove that it is not there any more; one is enough after our own termination."""
-        if self.instance.state is InstanceState.GONE:
-            return True
-        if not self.listed and now - self.noted_at < list_lag:
-            return False
-        return self.misses >= (1 if self.ending is not None and self.listed else LOST_AFTER)
-
-    def is_living(self, *, now: float, list_lag: float) -> bool:
-        """Whether it may hold GPUs."""
-        return self.instance.is_living and not self.is_gone(now=now, list_lag=list_lag)
-
-
-class Flight(Struct, frozen=True, kw_only=True):
-    """A create whose outcome is not known: asked and unanswered, or answered ambiguously at `since`."""
-
-    provider: str
-    offering: str
-    gpus: int
-    since: float
-    is_ambiguous: bool = False
-    misses: int = 0  # complete lists begun since then without it
-
-    def is_disproved(self, *, now: float, list_lag: float) -> bool:
-        """Whether lists say that the create had no effect, so that asking again is safe."""
-        return self.is_ambiguous and self.misses >= LOST_AFTER and now - self.since >= list_lag
-
-
 class Book:
     """All sightings and flights, by pod UID."""
 
@@ -94,6 +51,7 @@ class Book:
         self.passes: dict[str, int] = dict.fromkeys(providers, 0)  # complete lists per provider
         self._sightings: dict[str, dict[tuple[str, str], Sighting]] = {}
         self._flights: dict[str, Flight] = {}
+        self._tally = Tally()
 
     def of(self, pod_uid: str) -> tuple[Sighting, ...]:
         """All sightings for one pod."""
@@ -119,23 +77,19 @@ class Book:
 
     def gpus_in_use(self, *, now: float, list_lag: float) -> int:
         """GPUs of all living instances and of creates in flight."""
-        living = sum(
-            sighting.instance.gpus
-            for sightings in self._sightings.values()
-            for sighting in sightings.values()
-            if sighting.is_living(now=now, list_lag=list_lag)
-        )
-        return living + sum(flight.gpus for flight in self._flights.values())
+        return self._tally.gpus(now=now, list_lag=list_lag)
 
     # --- what this process does ---
 
     def asked(self, pod_uid: str, flight: Flight) -> None:
         """A create is about to be sent; its GPUs count from here on."""
+        self._tally.remove(self._flights.get(pod_uid))
         self._flights[pod_uid] = flight
+        self._tally.add(flight)
 
     def refused(self, pod_uid: str) -> None:
         """The create certainly had no effect."""
-        self._flights.pop(pod_uid, None)
+        self._tally.remove(self._flights.pop(pod_uid, None))
 
     def left_open(self, pod_uid: str, *, now: float) -> None:
         """The create's answer leaves open whether an instance exists."""
@@ -147,7 +101,7 @@ class Book:
         known = self._sightings.get(pod_uid, {}).get((provider, instance.id))
         sighting = Sighting(provider=provider, instance=instance, noted_at=now) if known is None else known
         self._put(msgspec.structs.replace(sighting, created_here=True))
-        self._flights.pop(pod_uid, None)
+        self._tally.remove(self._flights.pop(pod_uid, None))
 
     def adopted(self, sighting: Sighting) -> None:
         """It has been announced: from here on it is like one that this process made."""
@@ -160,7 +114,7 @@ class Book:
     def forget(self, sighting: Sighting) -> None:
         """Nothing more will be said about it."""
         sightings = self._sightings.get(sighting.pod_uid, {})
-        sightings.pop((sighting.provider, sighting.instance.id), None)
+        self._tally.remove(sightings.pop((sighting.provider, sighting.instance.id), None))
         if not sightings:
             self._sightings.pop(sighting.pod_uid, None)
 
@@ -206,4 +160,7 @@ class Book:
 
     def _put(self, sighting: Sighting) -> None:
         sightings = self._sightings.setdefault(sighting.pod_uid, {})
-        sightings[sighting.provider, sighting.instance.id] = sighting
+        key = sighting.provider, sighting.instance.id
+        self._tally.remove(sightings.get(key))
+        sightings[key] = sighting
+        self._tally.add(sighting)

@@ -7,9 +7,10 @@ read, and a cap per pass. What is condemned here is ended by the reconciler, whi
 from collections.abc import Callable
 from typing import Any, Never
 
-from overspill_bridge.book import Sighting, key_of
+from overspill_bridge.book import key_of
 from overspill_bridge.metrics import BridgeMetrics
 from overspill_bridge.record import Record
+from overspill_bridge.sighting import Sighting
 from overspill_bridge.world import World, ref_in_tags
 from overspill_events.catalog import OrphanFound
 from overspill_kube.client import Client

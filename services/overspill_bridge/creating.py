@@ -9,12 +9,13 @@ from typing import Any
 
 import msgspec
 
-from overspill_bridge.book import Flight, key_of
+from overspill_bridge.book import key_of
 from overspill_bridge.environment import Environment, expand_arguments, resolve, sources_of
 from overspill_bridge.metrics import BridgeMetrics
 from overspill_bridge.offers import NoOffer, Offer, choose
 from overspill_bridge.policy import Acquire, Defer, Wait
 from overspill_bridge.record import Record
+from overspill_bridge.sighting import Flight
 from overspill_bridge.sources import SourceReader
 from overspill_bridge.support import has_probes
 from overspill_bridge.wishes import Problem

@@ -8,11 +8,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from overspill_bridge.book import Sighting, key_of
+from overspill_bridge.book import key_of
 from overspill_bridge.metrics import BridgeMetrics
 from overspill_bridge.podstatus import TERMINAL, end_of
 from overspill_bridge.policy import is_untold, may_end, to_end
 from overspill_bridge.record import Record
+from overspill_bridge.sighting import Sighting
 from overspill_bridge.world import World, ref_in_tags, ref_of
 from overspill_events.catalog import InstanceFailed, InstanceTerminated, InstanceTerminating, PodRef
 from overspill_events.names import INSTANCE_ANNOTATION, PROVIDER_ANNOTATION

@@ -11,8 +11,8 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from overspill_bridge import podstatus
-from overspill_bridge.book import Flight, Sighting
 from overspill_bridge.podstatus import Desired
+from overspill_bridge.sighting import Flight, Sighting
 from overspill_bridge.support import unsupported
 from overspill_bridge.wishes import Problem, Wish, is_opted_in, wish_of
 from overspill_events.names import INSTANCE_ANNOTATION

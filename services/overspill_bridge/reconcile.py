@@ -9,13 +9,14 @@ from typing import Any
 
 from overspill_bridge import podstatus
 from overspill_bridge.adoption import Mark
-from overspill_bridge.book import Sighting, key_of
+from overspill_bridge.book import key_of
 from overspill_bridge.creating import Acquired, Creator
 from overspill_bridge.ending import Ender
 from overspill_bridge.metrics import BridgeMetrics
 from overspill_bridge.podeffects import PodEffects
 from overspill_bridge.policy import Acquire, Conclude, Decision, Defer, End, Finish, Keep, Leave, Wait, decide
 from overspill_bridge.record import Record
+from overspill_bridge.sighting import Sighting
 from overspill_bridge.work import WorkQueue
 from overspill_bridge.world import World, ref_of
 from overspill_events.catalog import InstanceAdopted, InstanceFailed, InstanceRunning

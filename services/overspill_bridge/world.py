@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from overspill_bridge.book import Book, Identity, Sighting
+from overspill_bridge.book import Book, Identity
 from overspill_bridge.desk import Desk
 from overspill_bridge.nodeobject import NodeShape
 from overspill_bridge.offers import Market
 from overspill_bridge.policy import Case, Rules
 from overspill_bridge.settings import Settings
+from overspill_bridge.sighting import Sighting
 from overspill_events.catalog import PodRef
 from overspill_events.names import POD_TAG
 from overspill_kube.informer import Change, ChangeKind

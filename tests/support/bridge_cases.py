@@ -5,8 +5,9 @@ from typing import Any
 
 import msgspec
 
-from overspill_bridge.book import Identity, Sighting
+from overspill_bridge.book import Identity
 from overspill_bridge.policy import Case, Rules
+from overspill_bridge.sighting import Sighting
 from overspill_events.catalog import Offering
 from overspill_events.names import SPILLABLE_LABEL
 from overspill_objects.core import Pod

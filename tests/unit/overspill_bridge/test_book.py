@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overspill_bridge.book import Book, Flight, key_of
+from overspill_bridge.book import Book, key_of
+from overspill_bridge.sighting import Flight
 from overspill_events.names import CLUSTER_TAG, NODE_TAG, POD_UID_TAG
 from overspill_events.reasons import InstanceEnd
 from overspill_providers.protocol import InstanceState, Inventory
@@ -177,3 +178,49 @@ def test_forgetting_the_last_sighting_forgets_the_pod():
     for seen in one.of(UID):
         one.forget(seen)
     assert one.pods() == ()
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["asked", "refused", "left_open", "created", "ending", "forget", "merge", "miss"]),
+        st.sampled_from(["uid-1", "uid-2"]),
+        st.sampled_from(["i-1", "i-2"]),
+        st.sampled_from(list(InstanceState)),
+        st.integers(0, 8),
+    ),
+    max_size=40,
+)
+
+
+def take(one, step, at):
+    """One step of a random history; those that a bridge never takes are left out."""
+    what, uid, name, state, gpus = step
+    seen = instance(state, id=name, gpus=gpus, tags=IDENTITY.tags(pod_uid=uid, pod_name="a/b"))
+    match what:
+        case "asked":
+            one.asked(uid, flight(gpus=gpus, since=at))
+        case "refused":
+            one.refused(uid)
+        case "left_open" if one.flight(uid) is not None:
+            one.left_open(uid, now=at)
+        case "created":
+            one.created(uid, provider="fake", instance=seen, now=at)
+        case "ending" if one.of(uid):
+            one.ending(one.of(uid)[0], InstanceEnd.POD_DELETED, now=at)
+        case "forget" if one.of(uid):
+            one.forget(one.of(uid)[0])
+        case "merge":
+            one.merge("fake", complete(seen), started_at=at)
+        case "miss":
+            one.merge("fake", complete(), started_at=at)
+
+
+@given(STEPS)
+def test_the_count_of_gpus_is_what_sightings_and_flights_add_up_to(steps):
+    one = book()
+    for at, step in enumerate(steps):
+        take(one, step, float(at))
+        for now in (float(at), at + LAG + 1):
+            living = [s for uid in one.pods() for s in one.of(uid) if s.is_living(now=now, list_lag=LAG)]
+            expected = sum(s.instance.gpus for s in living) + sum(f.gpus for f in one.flights().values())
+            assert one.gpus_in_use(now=now, list_lag=LAG) == expected

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overspill_bridge.book import Flight
 from overspill_bridge.policy import Acquire, Conclude, Defer, End, Finish, Keep, Leave, Wait, decide, keeper, may_end
+from overspill_bridge.sighting import Flight
 from overspill_events.names import INSTANCE_ANNOTATION
 from overspill_events.reasons import InstanceEnd, SpillReason
 from overspill_providers.protocol import InstanceState
