@@ -27,7 +27,7 @@ class TaintEvictions:
     def __init__(self, cluster: Cluster) -> None:
         self.queue: WorkQueue[Key] = WorkQueue("taint-evictions", self._sync)
         self._cluster = cluster
-        self._since: dict[str, float] = {}  # pod uid → when its node was first seen tainted
+        self._due: dict[str, float] = {}  # pod uid → when it must leave
         cluster.nodes.subscribe(self._on_node)
         cluster.pods.subscribe(self._on_pod)
 
@@ -42,28 +42,31 @@ class TaintEvictions:
     def _on_pod(self, change: Change[Pod]) -> None:
         pod = change.object
         if change.kind is ChangeKind.DELETED:
-            self._since.pop(pod.metadata.uid, None)
+            self._due.pop(pod.metadata.uid, None)
             return
         node = self._cluster.nodes.get("", pod.spec.node_name) if pod.spec.node_name else None
         if node is not None and any(taint.effect == NO_EXECUTE for taint in node.spec.taints):
             self.queue.add(key_of(pod))
 
     async def _sync(self, key: Key) -> None:
-        """Judge the pod as it is now: tolerations and taints may have changed while it waited."""
+        """Judge the pod as it is now. A countdown that runs is ended by tolerating without limit, or by losing the
+        taint, but no other number of seconds changes it: so the original does.
+        """
         pod = self._cluster.pods.get(*key)
         node = self._cluster.nodes.get("", pod.spec.node_name) if pod is not None else None
         if pod is None or node is None or pod.metadata.deletion_timestamp is not None or pod.status.phase in OVER:
             return
         clock, uid = self._cluster.client.clock, pod.metadata.uid
         if not any(taint.effect == NO_EXECUTE for taint in node.spec.taints):
-            self._since.pop(uid, None)
+            self._due.pop(uid, None)
             return
         seconds = stay_seconds(pod, node.spec.taints)
-        since = self._since.setdefault(uid, clock.monotonic())
         if seconds is None:
+            self._due.pop(uid, None)
             return
-        left = since + seconds - clock.monotonic()
-        if left > 0:
+        now = clock.monotonic()
+        left = self._due.setdefault(uid, now + seconds) - now
+        if seconds > 0 and left > 0:
             self.queue.add_after(key, left)
             return
         why = disruption("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint", now=clock.now())

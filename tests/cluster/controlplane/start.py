@@ -41,6 +41,7 @@ class _Wanted:
     audit: bool
     gates: list[str]
     runtime_config: list[str]
+    controller_flags: tuple[str, ...]
 
 
 @dataclass(kw_only=True)
@@ -87,10 +88,12 @@ async def control_plane(
     audit: bool = False,
     feature_gates: Mapping[str, bool] | None = None,
     runtime_config: tuple[str, ...] = (),
+    controller_flags: tuple[str, ...] = (),
 ) -> AsyncIterator[ControlPlane]:
     """A running control plane; ended and forgotten when the block ends, however it ends.
 
-    `feature_gates` go to every program, `runtime_config` (such as `scheduling.k8s.io/v1beta1=true`) to the API server.
+    `feature_gates` go to every program, `runtime_config` (such as `scheduling.k8s.io/v1beta1=true`) to the API server,
+    `controller_flags` (such as `--node-monitor-grace-period=4s`) to the controllers.
     With `audit` every request is written as a JSON line to `ControlPlane.audit_log`. The first call on a machine builds the
     programs, which takes minutes. Raises BuildError when that cannot be done and StartError when a program does not
     become ready.
@@ -102,6 +105,7 @@ async def control_plane(
         audit=audit,
         gates=[f"--feature-gates={name}={str(on).lower()}" for name, on in (feature_gates or {}).items()],
         runtime_config=[f"--runtime-config={entry}" for entry in runtime_config],
+        controller_flags=controller_flags,
     )
     plane = await with_free_ports(lambda: _start(programs, wanted))
     try:
@@ -203,6 +207,7 @@ async def _start_client(plane: ControlPlane, name: str, program: Path, wanted: _
     if name == "kube-controller-manager":
         key = plane.ca_file.parent / "apiserver.key"
         arguments += ["--use-service-account-credentials", f"--service-account-private-key-file={key}"]
+        arguments += wanted.controller_flags
         # Five Jobs at a time, each waiting for writes of a busy machine, would take minutes for a wave of hundreds.
         arguments += [
             "--concurrent-job-syncs=25",

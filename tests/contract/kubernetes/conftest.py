@@ -49,7 +49,7 @@ async def endpoint(request: pytest.FixtureRequest) -> AsyncIterator[Endpoint]:
         with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
             if existing_cluster() is None:
                 await asyncio.to_thread(binaries)
-    async with _real() if request.param == "real" else _lab() as target:
+    async with _real() if request.param == "real" else lab() as target:
         yield target
 
 
@@ -74,7 +74,7 @@ async def _install_crds(api: Api) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _lab() -> AsyncIterator[Endpoint]:
+async def lab(*controller_arguments: str) -> AsyncIterator[Endpoint]:
     """The lab's API server, controllers and scheduler, each a process as in the demo."""
     with tempfile.TemporaryDirectory(prefix="overspill-lab-") as folder:
         kubeconfig = Path(folder) / "kubeconfig"
@@ -83,7 +83,7 @@ async def _lab() -> AsyncIterator[Endpoint]:
             await eventually(
                 lambda: asyncio.to_thread(_size, kubeconfig), bool, "the lab's API server writes its kubeconfig"
             )
-            stack.enter_context(lab_part(folder, "controllers", "--kubeconfig", str(kubeconfig)))
+            stack.enter_context(lab_part(folder, "controllers", "--kubeconfig", str(kubeconfig), *controller_arguments))
             stack.enter_context(lab_part(folder, "scheduler", "--kubeconfig", str(kubeconfig)))
             yield endpoint_of(kubeconfig)
 
