@@ -241,6 +241,27 @@ async def test_collection_is_capped_and_spares_pods_that_exist(tmp_path):
         assert min(gaps) > 0.3, "one in each pass, and passes are a second apart"
 
 
+async def test_a_pod_that_a_live_read_finds_keeps_its_instance(tmp_path):
+    """No pod on our node has that UID, so the instance is condemned; the last look before its end spares it."""
+    async with bridge_place(tmp_path) as place:
+        pod = await place.pod("elsewhere", nodeName="another-node")
+        spared = await place.cloud.rent("x", tags=await tags_for(place, pod.metadata.uid, name="default/elsewhere"))
+        await place.start_bridge()
+
+        async def condemned():
+            return await said(place, OrphanFound)
+
+        await place.eventually(condemned)
+        await asyncio.sleep(1.5)
+        assert [i["id"] for i in await place.cloud.living()] == [spared]
+        await place.delete("elsewhere", grace_seconds=0)
+
+        async def ended():
+            return await place.cloud.living() == []
+
+        await place.eventually(ended)
+
+
 async def test_of_two_instances_for_one_pod_the_one_that_runs_stays(tmp_path):
     async with bridge_place(tmp_path) as place:
         await place.start_bridge()
