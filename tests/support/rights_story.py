@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,7 +33,7 @@ from overspill_events.reasons import DeferReason
 from overspill_events.subjects import STREAM_SUBJECTS
 from overspill_kube.client import Client, PatchKind
 from overspill_kube.resources import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, NODES, PODS, SECRETS, Resource
-from overspill_lab.lab import CLUSTER, SERVICES, Cluster, Lab
+from overspill_lab.lab import CLUSTER, PROVIDER, SERVICES, Cluster, Lab, clean_environment
 from overspill_objects.core import Node
 from overspill_runtime.clock import SystemClock
 from overspill_service.control import Pause, entry_of
@@ -71,6 +72,7 @@ async def perform(kubeconfig: Path, admin: Client, installation: Installation, n
         epilogue = Epilogue(admin, lab, bus, watch, session)
         await epilogue.order_pause_and_environment()
         await epilogue.orphans()
+        await _doctor_is_content(lab, nats)
         await epilogue.damaged_node()
         await epilogue.lost_node()
 
@@ -165,6 +167,25 @@ async def _is_over(story: Story, watch: Watch) -> bool:
     if watch.recollection.gate_open or watch.spilled_left() or watch.short_deployments() or watch.totals.living:
         return False
     return not await watch.unfinished_jobs()
+
+
+async def _doctor_is_content(lab: Lab, nats: Nats) -> None:
+    """`overspill doctor` sees an installation that works, with the eyes of the user who only looks."""
+    environment = {
+        "OVERSPILL_CLUSTER": CLUSTER,
+        "OVERSPILL_NATS_URL": nats.url(AUDITOR),
+        "OVERSPILL_KUBECONFIG": str(lab.kubeconfig),
+        "OVERSPILL_BRIDGE_PROVIDERS": f"{PROVIDER}={lab.cloud_url}?token={lab.cloud_token}",
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "overspill_cli", "doctor", f"--ledger={lab.ledger}"),
+        env={**clean_environment(), **environment},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    words, _ = await process.communicate()
+    assert process.returncode == 0, words.decode()
 
 
 # --- what the story leaves out --------------------------------------------------------------------------------------------
