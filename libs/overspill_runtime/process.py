@@ -111,17 +111,18 @@ def start(
 ) -> int:
     """The whole of a program: settings from the environment and the file OVERSPILL_SETTINGS, then `run`.
 
-    Bad settings are reported on standard error, one line per fault, with exit code 2 and no traceback.
+    Bad settings, also those that only their use shows, are reported on standard error, one line per fault, with exit
+    code 2 and no traceback.
     """
     env = os.environ if env is None else env
     file = env.get(f"{PREFIX}SETTINGS", "").strip()
     try:
         loaded = load(settings_type, service=service, env=env, file=Path(file) if file else None)
+        return asyncio.run(run(main, loaded, service=service))
     except SettingsError as error:
         for line in str(error).splitlines():
             sys.stderr.write(f"overspill {service}: {line}\n")
         return EXIT_SETTINGS
-    return asyncio.run(run(main, loaded, service=service))
 
 
 async def _until_stopped(main: Callable[[Process[S]], Awaitable[None]], running: Process[S]) -> int:
@@ -133,6 +134,8 @@ async def _until_stopped(main: Callable[[Process[S]], Awaitable[None]], running:
         except asyncio.CancelledError:
             if not running.stopping.is_set():
                 raise
+        except SettingsError:
+            raise
         except Exception:
             running.log.exception("failed")
             return EXIT_FAILED

@@ -61,6 +61,7 @@ def default_identity() -> str:
 
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$")]
+NatsUrl = Annotated[str, Meta(pattern=r"^(nats|tls)://[^\s,]+(,(nats|tls)://[^\s,]+)*$")]
 Listen = Annotated[str, Meta(pattern=r"^[^:\s]+:\d{1,5}$")]
 
 
@@ -68,7 +69,7 @@ class CommonSettings(Struct, frozen=True, kw_only=True):
     """What all services share; seconds throughout."""
 
     cluster: Name = "default"  # this cluster's name in subjects and sources
-    nats_url: str = "nats://127.0.0.1:4222"
+    nats_url: NatsUrl = "nats://127.0.0.1:4222"  # several servers separated by commas
     nats_credentials: str | None = None  # file: JWT and seed
     nats_makes_streams: bool = True  # False: the streams are made by `python -m overspill_bus topology`
     kubeconfig: str | None = None  # absent: $KUBECONFIG, ~/.kube/config, in-cluster

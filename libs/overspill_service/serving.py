@@ -16,11 +16,12 @@ from overspill_bus.settings import BusSettings
 from overspill_events.catalog import LeadershipLost, LeadershipTaken, ServiceStarted, ServiceStopped
 from overspill_events.names import FIELD_MANAGER_PREFIX
 from overspill_kube.client import connect as connect_kube
+from overspill_kube.errors import ConfigError
 from overspill_kube.lease import run_as_leader
 from overspill_kube.settings import KubeSettings
 from overspill_runtime.process import Process, start
 from overspill_runtime.process import process as start_process
-from overspill_runtime.settings import CommonSettings, describe
+from overspill_runtime.settings import CommonSettings, SettingsError, describe
 from overspill_service.context import Context
 from overspill_service.metrics import ServiceMetrics
 
@@ -45,7 +46,7 @@ async def serve(
     """Run `body` until it ends or this task is cancelled; with `lease` only while it is held, anew at each election.
 
     Publishes ServiceStarted and ServiceStopped, LeadershipTaken and LeadershipLost. Without a `process` (tests) it
-    makes one of its own. Raises what the body raises, and ConfigError for an unusable kubeconfig.
+    makes one of its own. Raises what the body raises, and SettingsError for an unusable kubeconfig.
     """
     if process is None:
         async with start_process(settings, service=service) as own:
@@ -53,17 +54,20 @@ async def serve(
         return
     metrics = ServiceMetrics(process.registry)
     async with contextlib.AsyncExitStack() as stack:
-        kube = await stack.enter_async_context(
-            connect_kube(
-                KubeSettings(
-                    kubeconfig=settings.kubeconfig,
-                    context=settings.context,
-                    user_agent=f"{FIELD_MANAGER_PREFIX}{service}",
-                ),
-                clock=process.clock,
-                on_request=metrics.observe_request,
+        try:
+            kube = await stack.enter_async_context(
+                connect_kube(
+                    KubeSettings(
+                        kubeconfig=settings.kubeconfig,
+                        context=settings.context,
+                        user_agent=f"{FIELD_MANAGER_PREFIX}{service}",
+                    ),
+                    clock=process.clock,
+                    on_request=metrics.observe_request,
+                )
             )
-        )
+        except ConfigError as error:
+            raise SettingsError(f"OVERSPILL_KUBECONFIG: {error}") from error
         bus = await stack.enter_async_context(
             connect_bus(
                 BusSettings(

@@ -73,6 +73,24 @@ async def test_doctor_says_what_cannot_be_reached_and_what_is_set_wrong(tmp_path
     assert "OVERSPILL_BRIDGE_PROVIDERS" in found["settings of bridge"]["detail"]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "accepted"),
+    [
+        ("OVERSPILL_KUBECONFIG", "/nonexistent/kubeconfig", "/nonexistent/kubeconfig"),
+        ("OVERSPILL_NATS_URL", "http://127.0.0.1:4222", "(nats|tls)://"),
+    ],
+)
+async def test_run_refuses_addresses_that_cannot_be_used(name: str, value: str, accepted: str):
+    """Exit code 2 and a line that names the setting, not a traceback; what only its use shows included."""
+    code, _, err = await overspill("run", "decider", env={name: value})
+    assert code == 2
+    assert "Traceback" not in err
+    said = [line for line in err.splitlines() if line.startswith("overspill decider:")]
+    assert len(said) == 1
+    assert name in said[0]
+    assert accepted in said[0]
+
+
 async def test_run_refuses_bad_settings_with_the_name_and_what_is_accepted():
     """Exit code 2, one line, before anything is connected."""
     code, out, err = await overspill("run", "decider", env={"OVERSPILL_DECIDER_HIGH_MARK": "-1"})
