@@ -36,10 +36,9 @@ Document = dict[str, Any]
 
 
 class Installation:
-    """What was applied, and the services' credentials."""
+    """What each service may do, and its credentials."""
 
     def __init__(self, documents: list[Document], folder: Path) -> None:
-        self.documents = documents
         self.rights = {service: granted(documents, account(service)) for service in SERVICES}
         self._folder = folder
 

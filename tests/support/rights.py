@@ -108,33 +108,18 @@ def missing(requests: Iterable[Request], roles: Mapping[str, frozenset[Permissio
     )
 
 
-def unused(
-    requests: Iterable[Request],
-    roles: Mapping[str, frozenset[Permission]],
-    *,
-    excused: Mapping[tuple[str, Permission], str] | None = None,
-) -> list[Finding]:
-    """Rules that no request needed; empty when each had its use.
-
-    `excused` names rules that nothing can exercise, with the reason; an excuse that is not needed is a finding as well.
-    """
+def unused(requests: Iterable[Request], roles: Mapping[str, frozenset[Permission]]) -> list[Finding]:
+    """Rules that no request needed; empty when each had its use."""
     used: dict[str, set[Permission]] = {service: set() for service in roles}
     for request in requests:
         rule = _widest(roles.get(request.service, frozenset()), request)
         if rule is not None and request.allowed:
             used[request.service].add(rule)
-    excuses = dict(excused or {})
-    findings = [
+    return sorted(
         _of(service, permission, "its role grants this, and no request needed it")
         for service, permissions in roles.items()
         for permission in permissions - used[service]
-        if excuses.pop((service, permission), None) is None
-    ]
-    findings += [
-        _of(service, permission, f"excused ({why}), but it was used, or is not granted")
-        for (service, permission), why in excuses.items()
-    ]
-    return sorted(findings)
+    )
 
 
 def refusals(requests: Iterable[Request]) -> list[Request]:

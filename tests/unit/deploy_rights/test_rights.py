@@ -211,21 +211,3 @@ def test_of_two_rules_for_one_request_the_narrower_is_too_many() -> None:
     roles = {"bridge": frozenset({pods("get"), pods("get", namespace="n", name="p")})}
     (finding,) = unused([Request(service="bridge", verb="get", resource="pods", namespace="n", name="p")], roles)
     assert finding.resource == "pods named p in n"
-
-
-# --- excuses ---------------------------------------------------------------------------------------------------------------
-
-
-def test_an_excuse_covers_one_rule() -> None:
-    roles = {"bridge": frozenset({pods("get"), pods("delete")})}
-    (finding,) = unused([], roles, excused={("bridge", pods("delete")): "a disaster"})
-    assert finding.verb == "get"
-
-
-@pytest.mark.parametrize("granted_verb", ["get", "list"])
-def test_an_excuse_that_is_not_needed_is_told(granted_verb: str) -> None:
-    """Whether the rule is used after all or is not there any more."""
-    roles = {"bridge": frozenset({pods(granted_verb)})}
-    used = Request(service="bridge", verb=granted_verb, resource="pods", namespace="n")
-    (finding,) = unused([used], roles, excused={("bridge", pods("get")): "a disaster"})
-    assert "a disaster" in finding.problem
