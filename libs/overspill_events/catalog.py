@@ -5,128 +5,27 @@ this module. Evolution: new fields have defaults; nothing is renamed or removed;
 beside the old. This module must not know NATS or Kubernetes.
 """
 
-from collections.abc import Callable
-from datetime import datetime
-from typing import Annotated, ClassVar, TypeVar
-
-from msgspec import Meta, Struct
+from msgspec import field
 
 from overspill_events import reasons
+from overspill_events.declaring import CATALOG, Event, EventSpec, event, kebab
+from overspill_events.values import Count, Offering, OwnerRef, PodRef, QuotaUse, Reading, Time, WorkloadRef
 
-Time = Annotated[datetime, Meta(tz=True)]
-Count = Annotated[int, Meta(ge=0)]
-
-
-class Event(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of all payloads; a class attribute tells how it travels."""
-
-    spec: ClassVar["EventSpec"]
-
-
-class EventSpec(Struct, frozen=True, kw_only=True):
-    """How one kind of event travels. `key` names the payload's fields that end the subject (a pod: namespace, name)."""
-
-    name: str
-    service: str  # "*": any service publishes it
-    version: int
-    key: tuple[str, ...]
-
-    @property
-    def type(self) -> str:
-        """The CloudEvents type, for instance dev.overspill.decider.gate-opened.v1."""
-        return f"dev.overspill.{'service' if self.service == '*' else self.service}.{kebab(self.name)}.v{self.version}"
-
-
-def kebab(name: str) -> str:
-    """GateOpened → gate-opened."""
-    return "".join(f"-{c.lower()}" if c.isupper() else c for c in name).lstrip("-")
-
-
-EventType = TypeVar("EventType", bound=type[Event])
-CATALOG: dict[str, type[Event]] = {}  # CloudEvents type → payload
-
-
-def event(service: str, *key: str, version: int = 1) -> Callable[[EventType], EventType]:
-    """Register a payload in the catalogue. Raises ValueError for a type declared twice or a key that is no field."""
-
-    def register(cls: EventType) -> EventType:
-        if unknown := set(key) - set(cls.__struct_fields__):
-            raise ValueError(f"{cls.__name__}: key fields {sorted(unknown)} are not fields of the event")
-        cls.spec = EventSpec(name=cls.__name__, service=service, version=version, key=key)
-        if cls.spec.type in CATALOG:
-            raise ValueError(f"{cls.spec.type} is declared twice")
-        CATALOG[cls.spec.type] = cls
-        return cls
-
-    return register
-
-
-# --- values inside events ---------------------------------------------------------------------------------------------
-
-
-class PodRef(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A pod's identity; the UID is what effects are fenced with."""
-
-    namespace: str
-    name: str
-    uid: str
-
-
-class OwnerRef(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The controller that owns a pod."""
-
-    kind: str
-    name: str
-    uid: str
-
-
-class WorkloadRef(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a queue admits: a Job or a bare Pod. `kind` is the Kubernetes kind."""
-
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-
-
-class Reading(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Home capacity as one source sees it, in GPUs; every number is absent when `unknown` names a cause."""
-
-    source: reasons.Source
-    observed_at: Time
-    free: float | None = None
-    total: float | None = None
-    used: float | None = None
-    largest_block: int | None = None
-    room: dict[str, int] = {}  # GPUs per pod → how many such pods fit at home now
-    waiting_pods: int | None = None  # ungated Pending spillable pods
-    waiting_gpus: int | None = None
-    stuck_pods: int | None = None  # of these, the ones that no home node fits
-    unknown: reasons.UnknownCause | None = None
-    detail: str = ""
-
-
-class Offering(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One thing a provider sells; price in dollars per instance hour, stock in instances (absent: not told)."""
-
-    id: str
-    gpu_type: str
-    gpus: Count
-    region: str
-    price_per_hour: float
-    stock: int | None = None
-    spot: bool = False
-
-
-class QuotaUse(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One flavor and resource of a ClusterQueue at the time of a decision."""
-
-    flavor: str
-    resource: str
-    nominal: float
-    used: float
-    asked: float
-
+# What readers of events need stands in one place, wherever it is written.
+__all__ = [
+    "CATALOG",
+    "Event",
+    "EventSpec",
+    "Offering",
+    "OwnerRef",
+    "PodRef",
+    "QuotaUse",
+    "Reading",
+    "Time",
+    "WorkloadRef",
+    "event",
+    "kebab",
+]
 
 # --- every service ----------------------------------------------------------------------------------------------------
 
@@ -136,7 +35,7 @@ class ServiceStarted(Event, frozen=True, kw_only=True):
     service: str
     version: str
     mode: str
-    settings: dict[str, str] = {}  # as the service understood them; secrets left out
+    settings: dict[str, str] = field(default_factory=dict)  # as the service understood them; secrets left out
 
 
 @event("*", "service")
@@ -309,7 +208,7 @@ class WorkloadQueued(Event, frozen=True, kw_only=True):
     cluster_queue: str = ""
     priority: int = 0
     pods: Count = 1
-    requests: dict[str, float] = {}  # whole workload: resource → amount (GPUs, cores, bytes)
+    requests: dict[str, float] = field(default_factory=dict)  # whole workload: resource → amount (GPUs, cores, bytes)
 
 
 @event("admitter", "workload")

@@ -8,14 +8,19 @@ import inspect
 import io
 import tokenize
 from functools import cache
+from types import ModuleType
 
-from overspill_events import catalog
+from overspill_events import catalog, values
 
 
 @cache
 def field_comments() -> dict[tuple[str, str], str]:
     """(class name, field name) → the comment on the field's line."""
-    source = inspect.getsource(catalog)
+    return _comments(values) | _comments(catalog)
+
+
+def _comments(module: ModuleType) -> dict[tuple[str, str], str]:
+    source = inspect.getsource(module)
     by_line = {
         token.start[0]: token.string.lstrip("# ").strip()
         for token in tokenize.generate_tokens(io.StringIO(source).readline)

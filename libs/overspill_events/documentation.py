@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from overspill_events import catalog, reasons
+from overspill_events import reasons, values
 from overspill_events.catalog import CATALOG, Event
 from overspill_events.comments import field_comments
 from overspill_events.subjects import DLQ, DLQ_SUBJECTS, STREAM, STREAM_SUBJECTS, subject_template
@@ -45,8 +45,8 @@ def render() -> str:
         parts.append(f"\n## {'every service' if owner == '*' else owner}\n")
         parts += [_section(cls) for cls in events]
     parts.append("\n## Values inside events\n")
-    values = [cls for cls in vars(catalog).values() if _is_value(cls)]
-    parts += [_table(cls, heading=f"### {cls.__name__}\n\n{_first_line(cls)}") for cls in values]
+    own = [cls for cls in vars(values).values() if _is_value(cls)]
+    parts += [_table(cls, heading=f"### {cls.__name__}\n\n{_first_line(cls)}") for cls in own]
     parts.append("\n## Enumerations\n\nA reader takes a value that it does not know as `unknown`.\n")
     enums = [cls for cls in vars(reasons).values() if isinstance(cls, EnumType) and issubclass(cls, reasons.WireEnum)]
     parts += [_enumeration(cls) for cls in enums if cls is not reasons.WireEnum]
@@ -112,8 +112,7 @@ def _is_value(cls: object) -> bool:
         isinstance(cls, type)
         and issubclass(cls, msgspec.Struct)
         and not issubclass(cls, Event)
-        and cls.__module__ == catalog.__name__
-        and cls is not catalog.EventSpec
+        and cls.__module__ == values.__name__
     )
 
 
