@@ -188,7 +188,7 @@ class ReturnSettled(Event, frozen=True, kw_only=True):
 
 @event("evictor", "pod")
 class PodHeld(Event, frozen=True, kw_only=True):
-    """A spilled pod stays for now; published when the reason changes."""
+    """A spilled pod stays where it is; published when the reason changes."""
 
     pod: PodRef
     node: str

@@ -47,7 +47,7 @@ class Return(Struct, frozen=True, kw_only=True):
 
 
 class Hold(Struct, frozen=True, kw_only=True):
-    """This pod stays for now."""
+    """This pod stays, and why."""
 
     pod: Pod
     reason: HoldReason

@@ -220,7 +220,7 @@ def test_the_count_of_gpus_is_what_sightings_and_flights_add_up_to(steps):
     one = book()
     for at, step in enumerate(steps):
         take(one, step, float(at))
-        for now in (float(at), at + LAG + 1):
-            living = [s for uid in one.pods() for s in one.of(uid) if s.is_living(now=now, list_lag=LAG)]
+        for moment in (float(at), at + LAG + 1):
+            living = [s for uid in one.pods() for s in one.of(uid) if s.is_living(now=moment, list_lag=LAG)]
             expected = sum(s.instance.gpus for s in living) + sum(f.gpus for f in one.flights().values())
-            assert one.gpus_in_use(now=now, list_lag=LAG) == expected
+            assert one.gpus_in_use(now=moment, list_lag=LAG) == expected
