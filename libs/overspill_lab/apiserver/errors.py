@@ -104,7 +104,9 @@ def not_found(resource: Resource, name: str) -> ApiError:
 def no_such_path(path: str) -> ApiError:
     """404 for a group, version, kind or subresource the lab does not serve."""
     message = f"the server could not find the requested resource: the lab does not serve {path}"
-    return ApiError(code=HTTPStatus.NOT_FOUND, reason="NotFound", message=message)
+    # Clients such as `kubectl debug` read the details of a 404 without looking whether there are any.
+    details: JsonObject = {"causes": [{"message": message}]}
+    return ApiError(code=HTTPStatus.NOT_FOUND, reason="NotFound", message=message, details=details)
 
 
 def already_exists(resource: Resource, name: str) -> ApiError:

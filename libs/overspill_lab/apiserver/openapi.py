@@ -32,6 +32,7 @@ def document(root: str) -> JsonObject | None:
                     for resource in RESOURCES
                     if resource.group == group and version in resource.versions
                 },
+                "components": {"schemas": {}},
             }
     return None
 
