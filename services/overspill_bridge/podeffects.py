@@ -1,7 +1,8 @@
 """Everything the bridge writes to a pod: its status, its marks, its removal. Each is fenced by the pod's UID.
 
 A pod that is gone or replaced meanwhile is no failure: the informer brings the news. Anything else that was not carried
-out is raised, so that its key is tried again. This module decides nothing.
+out is raised, so that its key is tried again. What was written is known at once, before the informer tells it: the next
+look at the pod would otherwise write the same again, onto a version that is no more. This module decides nothing.
 """
 
 import asyncio
@@ -9,10 +10,10 @@ import asyncio
 from overspill_bridge.adoption import Mark, Patch, adoption_patch, release_patch
 from overspill_bridge.podstatus import Desired, status_patch
 from overspill_bridge.settings import Settings
-from overspill_bridge.world import ref_of
+from overspill_bridge.world import Pods, ref_of
 from overspill_kube.client import Client, PatchKind
 from overspill_kube.effects import patch_pod_status
-from overspill_kube.outcomes import Done, NotFound, Refusal, Replaced
+from overspill_kube.outcomes import Done, NotFound, Outcome, Refusal, Replaced
 from overspill_kube.resources import PODS
 from overspill_objects.core import Pod
 from overspill_runtime.settings import Mode
@@ -25,8 +26,9 @@ class NotCarriedOut(Exception):  # noqa: N818 -- what it says is what happened
 class PodEffects:
     """Writes to pods, at most `status_concurrency` at once. In observe mode nothing is written and all is well."""
 
-    def __init__(self, kube: Client, settings: Settings) -> None:
+    def __init__(self, kube: Client, settings: Settings, pods: Pods) -> None:
         self._kube = kube
+        self._pods = pods
         self._settings = settings
         self._slots = asyncio.Semaphore(settings.status_concurrency)
 
@@ -40,7 +42,7 @@ class PodEffects:
             return False
         async with self._slots:
             outcome = await patch_pod_status(self._kube, ref_of(pod), patch, pod.metadata.resource_version)
-        return _took_effect(outcome, f"status of {_name(pod)}")
+        return self._wrote(pod, outcome, "status")
 
     async def adopt(self, pod: Pod, mark: Mark) -> bool:
         """Mark a pod with its instance and make it outlive outages of the bridge."""
@@ -73,7 +75,12 @@ class PodEffects:
         meta = pod.metadata
         async with self._slots:
             outcome = await self._kube.patch(PODS, meta.name, patch, kind=PatchKind.JSON, namespace=meta.namespace)
-        return _took_effect(outcome, f"annotations of {_name(pod)}")
+        return self._wrote(pod, outcome, "annotations")
+
+    def _wrote(self, pod: Pod, outcome: Outcome[Pod], what: str) -> bool:
+        if isinstance(outcome, Done):
+            self._pods.wrote(pod, outcome.object)
+        return _took_effect(outcome, f"{what} of {_name(pod)}")
 
 
 def _took_effect(outcome: Done[Pod] | Done[None] | Refusal, what: str) -> bool:

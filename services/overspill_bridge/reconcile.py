@@ -91,8 +91,9 @@ class Reconciler:
             case End():
                 return await self._end(pod, decision)
             case Keep():
-                await self._keep(pod, decision)
+                again = await self._keep(pod, decision)
                 queue.succeeded(uid)
+                return again
             case Conclude():
                 await self._conclude(pod, decision)
             case Finish():
@@ -126,15 +127,17 @@ class Reconciler:
         message = f"not running {self._world.rules.start_deadline:g} s after its creation"
         self._record.tell(_failure(pod, sighting, InstanceEnd.START_DEADLINE, message), pod.metadata.uid)
 
-    async def _keep(self, pod: Pod, decision: Keep) -> None:
+    async def _keep(self, pod: Pod, decision: Keep) -> float | None:
         sighting = decision.sighting
         instance, uid = sighting.instance, pod.metadata.uid
         if not sighting.created_here:
             await self._adopt(pod, sighting)
         mark = Mark(provider=sighting.provider, instance=instance.id, price_per_hour=instance.price_per_hour)
         wrote = await self._effects.adopt(pod, mark)
-        if decision.desired is None or wrote:
-            return  # the informer brings the written pod, and this pass's view of it is out of date
+        if decision.desired is None:
+            return None
+        if wrote:
+            return AT_ONCE  # this pass's view of the pod is out of date: its status is judged from what was written
         was_running = pod.status.phase == "Running"
         said = await self._effects.say(pod, decision.desired)
         if said and not was_running and instance.state is InstanceState.RUNNING:
@@ -150,6 +153,7 @@ class Reconciler:
                 ),
                 uid,
             )
+        return None
 
     async def _adopt(self, pod: Pod, sighting: Sighting) -> None:
         """Say once that it was found; this process did not make it."""

@@ -121,7 +121,7 @@ class Bridge:
             ender=Ender(
                 world, kube, record=self._record, metrics=metrics, log=self._log, on_freed=self._retry_deferred
             ),
-            effects=PodEffects(kube, settings),
+            effects=PodEffects(kube, settings, world.pods),
             record=self._record,
             metrics=metrics,
             log=self._log,

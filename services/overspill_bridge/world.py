@@ -52,6 +52,7 @@ class Pods:
         self._by_uid: dict[str, Pod] = {}
         self._old: set[str] = set()
         self._watched: set[str] = set()
+        self._ahead: dict[str, list[str]] = {}  # versions that we wrote and the informer has not told yet, in order
         self.are_synced = False
 
     def take(self, change: Change[Pod]) -> str:
@@ -61,12 +62,33 @@ class Pods:
         if change.kind is ChangeKind.DELETED:
             self._by_uid.pop(uid, None)
             self._old.discard(uid)
+            self._ahead.pop(uid, None)
         else:
-            self._by_uid[uid] = pod
+            if not self._is_outdated(uid, pod.metadata.resource_version):
+                self._by_uid[uid] = pod
             self._watched.add(uid)
             if not self.are_synced:
                 self._old.add(uid)
         return uid
+
+    def wrote(self, before: Pod, after: Pod) -> None:
+        """The API server has answered a write of ours, judged from `before`, with `after`.
+
+        The informer brings the same, later. Whatever it has brought since `before` stays.
+        """
+        uid, old, new = before.metadata.uid, before.metadata.resource_version, after.metadata.resource_version
+        known = self._by_uid.get(uid)
+        if known is not None and known.metadata.resource_version == old != new:
+            self._by_uid[uid] = after
+            self._ahead.setdefault(uid, []).append(new)
+
+    def _is_outdated(self, uid: str, version: str) -> bool:
+        """Whether the informer tells a write of ours that another write of ours has followed; anything else is news."""
+        ahead = self._ahead.pop(uid, [])
+        if version not in ahead[:-1]:
+            return False
+        self._ahead[uid] = ahead[ahead.index(version) + 1 :]
+        return True
 
     def get(self, uid: str) -> Pod | None:
         return self._by_uid.get(uid)

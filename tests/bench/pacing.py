@@ -30,13 +30,13 @@ async def bind_to_running(
 
     No name comes twice: a kubelet may take its time to forget a pod, and that would be measured too.
     """
-    names = [f"pod-{next(_NUMBERS)}" for _ in range(pods)]
+    names = dict.fromkeys(f"pod-{next(_NUMBERS)}" for _ in range(pods))
     bound: dict[str, float] = {}
     running: dict[str, float] = {}
     everything = asyncio.Event()
 
     def changed(change: Change[Pod]) -> None:
-        if change.object.status.phase == "Running":
+        if change.object.metadata.name in names and change.object.status.phase == "Running":
             running.setdefault(change.object.metadata.name, time.perf_counter())
         if len(running) == pods:
             everything.set()
@@ -80,7 +80,7 @@ async def at_once(items: Iterable[Any], action: Callable[[Any], Awaitable[object
             tasks.create_task(limited(item))
 
 
-async def _paced(names: list[str], action: Callable[[str], Any], per_second: float) -> None:
+async def _paced(names: Iterable[str], action: Callable[[str], Any], per_second: float) -> None:
     """Each at its own moment, however long the others take: a slow server is not given more time."""
     start = time.perf_counter()
     async with asyncio.TaskGroup() as tasks:
