@@ -3,8 +3,10 @@
 Pure; follows `pkg/apis/core/validation`: `ValidatePodCreate`, `ValidatePodUpdate`.
 """
 
+import re
 from typing import Any
 
+from overspill_events.names import DELETION_COST_ANNOTATION
 from overspill_lab.apiserver import spread_rules
 from overspill_lab.apiserver.documents import JsonObject
 from overspill_lab.apiserver.errors import FieldError
@@ -19,6 +21,8 @@ _FROZEN_WORDS = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
+_WHOLE_NUMBER = re.compile(r"-[0-9]+|0|[1-9][0-9]*")
+_LEAST = -(2**31)
 _CONTAINERS = ("containers", "initContainers")
 _MUTABLE = ("activeDeadlineSeconds", "tolerations", "schedulingGates", *_CONTAINERS)
 
@@ -26,12 +30,20 @@ _MUTABLE = ("activeDeadlineSeconds", "tolerations", "schedulingGates", *_CONTAIN
 def validate(pod: JsonObject) -> list[FieldError]:
     """Return what is wrong with a new pod."""
     spec = pod["spec"]
-    problems = validate_spec(spec, "spec")
+    problems = [*validate_spec(spec, "spec"), *_deletion_cost(pod)]
     if spec.get("schedulingGates") and spec.get("nodeName"):
         problems.append(
             FieldError.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
         )
     return problems
+
+
+def _deletion_cost(pod: JsonObject) -> list[FieldError]:
+    cost = (pod["metadata"].get("annotations") or {}).get(DELETION_COST_ANNOTATION)
+    if cost is None or (_WHOLE_NUMBER.fullmatch(cost) and _LEAST <= int(cost) <= -_LEAST - 1):
+        return []
+    path = f"metadata.annotations[{DELETION_COST_ANNOTATION}]"
+    return [FieldError.invalid(path, cost, "must be a 32bit integer")]
 
 
 def validate_spec(spec: JsonObject, at: str) -> list[FieldError]:
@@ -139,13 +151,18 @@ def validate_update(pod: JsonObject, old: JsonObject) -> list[FieldError]:
     """Return what may not be changed on an existing pod."""
     spec, before = pod["spec"], old["spec"]
     if spec == before:
-        return []
+        return _deletion_cost(pod)
     if any(len(spec.get(kind) or ()) != len(before.get(kind) or ()) for kind in _CONTAINERS):
         return [
             *_no_containers(spec),
             FieldError.forbidden("spec.containers", "pod updates may not add or remove containers"),
         ]
-    problems = [*_new_gates(spec, before), *_changed_tolerations(spec, before), *_extended_deadline(spec, before)]
+    problems = [
+        *_deletion_cost(pod),
+        *_new_gates(spec, before),
+        *_changed_tolerations(spec, before),
+        *_extended_deadline(spec, before),
+    ]
     for index, toleration in enumerate(spec.get("tolerations") or ()):
         problems += _toleration(toleration, f"spec.tolerations[{index}]")
     mutable: tuple[str, ...] = _MUTABLE

@@ -43,6 +43,7 @@ from overspill_lab.apiserver.resources import (
 _SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")
 _HIGHEST_USER_PRIORITY = 1_000_000_000
 _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_MOST_CHARACTERS = 253
 _STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -64,10 +65,21 @@ def validate_update(resource: Resource, obj: JsonObject, old: JsonObject) -> lis
 
 
 def _name(resource: Resource, metadata: JsonObject) -> list[FieldError]:
-    name = metadata["name"]
-    if resource in (NAMESPACES, SERVICES):
-        return [] if is_label(name) else [FieldError.invalid("metadata.name", name, LABEL_WORDS)]
-    return [] if is_subdomain(name) else [FieldError.invalid("metadata.name", name, SUBDOMAIN_WORDS)]
+    """The name, and what it was generated from: that may end in a dash, as a name may not."""
+    problems = []
+    for field in ("generateName", "name"):
+        if not (text := metadata.get(field)):
+            continue
+        name = f"{text[:-1]}a" if field == "generateName" and len(text) > 1 and text.endswith("-") else text
+        if len(name) > _MOST_CHARACTERS:
+            words = f"must be no more than {_MOST_CHARACTERS} characters"
+        elif resource in (NAMESPACES, SERVICES):
+            words = "" if is_label(name) else LABEL_WORDS
+        else:
+            words = "" if is_subdomain(name) else SUBDOMAIN_WORDS
+        if words:
+            problems.append(FieldError.invalid(f"metadata.{field}", text, words))
+    return problems
 
 
 def _metadata(metadata: JsonObject) -> list[FieldError]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contract.kubernetes.client import Api
+from tests.contract.kubernetes.client import JSON_PATCH, Api
 from tests.contract.kubernetes.objects import CONFIG_MAPS, PODS, bind, config_map, pod
 
 OTHER_UID = "11111111-1111-1111-1111-111111111111"
@@ -92,6 +92,50 @@ async def test_finalizers_hold_an_object_until_they_are_gone(api: Api, namespace
     more = {"metadata": {"finalizers": ["overspill.dev/hold", "overspill.dev/more"]}}
     (await api.patch(path, more)).refused(422, "Invalid")
     (await api.patch(path, {"data": {"a": "1"}})).ok()
+    (await api.patch(path, {"metadata": {"finalizers": None}})).ok()
+    (await api.get(path)).refused(404)
+
+
+async def test_each_finalizer_holds_for_itself(api: Api, namespace: str) -> None:
+    path, both = f"{CONFIG_MAPS.format(namespace)}/held", ["overspill.dev/one", "overspill.dev/two"]
+    (await api.post(CONFIG_MAPS.format(namespace), config_map("held", finalizers=both))).ok()
+    async with api.watch(CONFIG_MAPS.format(namespace), fieldSelector="metadata.name=held") as watch:
+        await watch.expect("ADDED", "held")
+        (await api.delete(path)).ok()
+        assert (await watch.expect("MODIFIED", "held"))["metadata"]["deletionTimestamp"]
+        (await api.delete(path)).ok()  # asked again: nothing new
+        (await api.patch(path, {"metadata": {"finalizers": ["overspill.dev/two"]}})).ok()
+        assert (await watch.expect("MODIFIED", "held"))["metadata"]["finalizers"] == ["overspill.dev/two"]
+        (await api.patch(path, [{"op": "remove", "path": "/metadata/finalizers/0"}], JSON_PATCH)).ok()
+        # The last state that was stored: the finalizer that went last is still told.
+        assert (await watch.expect("DELETED", "held"))["metadata"]["finalizers"] == ["overspill.dev/two"]
+    (await api.get(path)).refused(404)
+
+
+async def test_a_finalizer_has_a_name_of_its_owner(api: Api, namespace: str) -> None:
+    reply = await api.post(CONFIG_MAPS.format(namespace), config_map("held", finalizers=["nobodys"]))
+    causes = reply.refused(422, "Invalid")["details"]["causes"]
+    assert [cause["field"] for cause in causes] == ["metadata.finalizers[0]"]
+
+
+async def test_a_name_is_taken_while_a_finalizer_holds_it(api: Api, namespace: str) -> None:
+    path = f"{CONFIG_MAPS.format(namespace)}/held"
+    (await api.post(CONFIG_MAPS.format(namespace), config_map("held", finalizers=["overspill.dev/hold"]))).ok()
+    (await api.delete(path)).ok()
+    (await api.post(CONFIG_MAPS.format(namespace), config_map("held"))).refused(409, "AlreadyExists")
+    (await api.patch(path, {"metadata": {"finalizers": None}})).ok()
+    (await api.post(CONFIG_MAPS.format(namespace), config_map("held"))).ok()
+
+
+async def test_an_evicted_pod_waits_for_its_finalizer_too(api: Api, namespace: str, nodes) -> None:
+    body = pod("held")
+    body["metadata"]["finalizers"] = ["overspill.dev/hold"]
+    (await api.post(PODS.format(namespace), body)).ok()
+    await bind(api, namespace, "held", await nodes.add())
+    path = f"{PODS.format(namespace)}/held"
+    eviction = {"metadata": {"name": "held"}, "deleteOptions": {"gracePeriodSeconds": 0}}
+    (await api.post(f"{path}/eviction", eviction)).ok()
+    assert (await api.get(path)).ok()["metadata"]["deletionTimestamp"]
     (await api.patch(path, {"metadata": {"finalizers": None}})).ok()
     (await api.get(path)).refused(404)
 

@@ -71,6 +71,26 @@ async def test_generated_names_differ(api: Api, namespace: str) -> None:
     assert all(name.startswith("made-") and len(name) == len("made-") + 5 for name in names)
 
 
+async def test_a_name_that_was_given_is_not_generated(api: Api, namespace: str) -> None:
+    body = {"metadata": {"generateName": "made-", "name": "given"}}
+    made = (await api.post(CONFIG_MAPS.format(namespace), body)).ok()["metadata"]
+    assert (made["name"], made["generateName"]) == ("given", "made-")
+
+
+async def test_a_generated_name_is_short_whatever_it_begins_with(api: Api, namespace: str) -> None:
+    body = {"metadata": {"generateName": "x" * 250}}
+    name = (await api.post(CONFIG_MAPS.format(namespace), body)).ok()["metadata"]["name"]
+    assert len(name) == 63
+    assert name.startswith("x" * 58)
+
+
+@pytest.mark.parametrize("begins", ["Not_a_Name-", "x" * 254])
+async def test_what_a_generated_name_begins_with_must_be_a_name(api: Api, namespace: str, begins: str) -> None:
+    reply = await api.post(CONFIG_MAPS.format(namespace), {"metadata": {"generateName": begins}})
+    causes = reply.refused(422, "Invalid")["details"]["causes"]
+    assert "metadata.generateName" in {cause["field"] for cause in causes}
+
+
 async def test_a_taken_name_is_refused_as_already_existing(api: Api, namespace: str) -> None:
     path = CONFIG_MAPS.format(namespace)
     (await api.post(path, config_map("taken"))).ok()

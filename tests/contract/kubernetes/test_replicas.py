@@ -10,6 +10,7 @@ from tests.contract.kubernetes.objects import (
     PODS,
     REPLICA_SETS,
     deployment,
+    pod,
     replica_set,
     report,
     run,
@@ -94,6 +95,48 @@ async def test_fewer_replicas_take_the_cheapest_pods_to_delete(api: Api, namespa
 
     left = await _pods(api, namespace, "web", 2)
     assert {each["metadata"]["name"] for each in left} == {each["metadata"]["name"] for each in pods} - cheap
+
+
+async def test_a_deletion_cost_is_compared_as_a_number_and_silence_is_zero(api: Api, namespace: str, nodes) -> None:
+    pods = await _running(api, namespace, await nodes.add(), 4)
+    names = [each["metadata"]["name"] for each in pods]
+    await api.eventually(
+        f"{REPLICA_SETS.format(namespace)}/web", lambda each: each["status"].get("readyReplicas") == 4, "all are ready"
+    )
+    for name, cost in zip(names, ("9", "10", "-1"), strict=False):
+        annotation = {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}}}
+        (await api.patch(f"{PODS.format(namespace)}/{name}", annotation)).ok()
+    for count, going in ((3, names[2]), (2, names[3]), (1, names[0])):
+        before = {each["metadata"]["name"] for each in await _pods(api, namespace, "web", count + 1)}
+        (await api.patch(f"{REPLICA_SETS.format(namespace)}/web/scale", {"spec": {"replicas": count}})).ok()
+        after = {each["metadata"]["name"] for each in await _pods(api, namespace, "web", count)}
+        assert before - after == {going}
+
+
+async def test_an_unready_pod_goes_before_a_cheap_one(api: Api, namespace: str, nodes) -> None:
+    """Why the cost cannot save a spilled pod that is still starting: readiness counts first."""
+    pods = await _running(api, namespace, await nodes.add(), 2)
+    names = [each["metadata"]["name"] for each in pods]
+    cheap = {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-100"}}}
+    (await api.patch(f"{PODS.format(namespace)}/{names[0]}", cheap)).ok()
+    await report(api, namespace, names[1], conditions=[{"type": "Ready", "status": "False"}])
+    path = f"{REPLICA_SETS.format(namespace)}/web"
+    await api.eventually(path, lambda each: each["status"].get("readyReplicas") == 1, "one is ready")
+    (await api.patch(f"{path}/scale", {"spec": {"replicas": 1}})).ok()
+    (left,) = await _pods(api, namespace, "web", 1)
+    assert left["metadata"]["name"] == names[0]
+
+
+@pytest.mark.parametrize("cost", ["cheap", "+5", "007", "2147483648", ""])
+async def test_a_deletion_cost_that_is_no_number_is_refused(api: Api, namespace: str, cost: str) -> None:
+    body = pod("priced")
+    body["metadata"]["annotations"] = {"controller.kubernetes.io/pod-deletion-cost": cost}
+    status = (await api.post(PODS.format(namespace), body)).refused(422, "Invalid")
+    field = "metadata.annotations[controller.kubernetes.io/pod-deletion-cost]"
+    assert [cause["field"] for cause in status["details"]["causes"]] == [field]
+    (await api.post(PODS.format(namespace), pod("priced"))).ok()
+    patch = {"metadata": {"annotations": body["metadata"]["annotations"]}}
+    (await api.patch(f"{PODS.format(namespace)}/priced", patch)).refused(422, "Invalid")
 
 
 async def test_fewer_replicas_take_the_unassigned_before_the_running(api: Api, namespace: str, nodes) -> None:
