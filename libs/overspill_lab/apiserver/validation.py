@@ -68,7 +68,8 @@ def _name(resource: Resource, metadata: JsonObject) -> list[FieldError]:
     """The name, and what it was generated from: that may end in a dash, as a name may not."""
     problems = []
     for field in ("generateName", "name"):
-        if not (text := metadata.get(field)):
+        # Events of the core group are hardly judged at all; "pod-name." is what everybody lets theirs begin with.
+        if not (text := metadata.get(field)) or (field == "generateName" and resource is EVENTS):
             continue
         name = f"{text[:-1]}a" if field == "generateName" and len(text) > 1 and text.endswith("-") else text
         if len(name) > _MOST_CHARACTERS:
