@@ -190,9 +190,9 @@ async def test_a_silent_node_becomes_unknown_and_loses_its_pods_in_time(parts: P
 
 
 async def test_a_longer_toleration_in_time_keeps_the_pod(parts: Parts) -> None:
-    """The bridge's outage tolerance: patched on a bound pod, it must outlast the shorter one."""
+    """The bridge's outage tolerance: patched on a bound pod before its node is tainted, it must outlast a shorter one."""
     taint = {"key": "k", "effect": "NoExecute"}
-    await parts.create(NODES, {"metadata": {"name": "tainted"}, "spec": {"taints": [taint]}})
+    await parts.create(NODES, {"metadata": {"name": "tainted"}})
     tolerating = {"key": "k", "operator": "Exists", "effect": "NoExecute"}
     spec = {"nodeName": "tainted", "terminationGracePeriodSeconds": 0}
     for name in ("short", "long"):
@@ -204,6 +204,7 @@ async def test_a_longer_toleration_in_time_keeps_the_pod(parts: Parts) -> None:
     await parts.client.patch(
         PODS, "long", {"spec": {"tolerations": tolerations}}, kind=PatchKind.MERGE, namespace=NAMESPACE
     )
+    await parts.client.patch(NODES, "tainted", {"spec": {"taints": [taint]}}, kind=PatchKind.MERGE)
     await parts.until(
         lambda: parts.pod("short"), lambda seen: seen is None or seen.metadata.deletion_timestamp, "the short one goes"
     )

@@ -57,7 +57,10 @@ async def test_a_full_home_is_filled_and_not_overfilled(parts: Parts) -> None:
     assert set(taken.values()) == {8}  # there are enough small pods to fill every node to the brim
     for pod in pods.values():
         if not pod.spec.node_name:
-            assert why(pod) == "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+            assert why(pod) == (
+                "0/3 nodes are available: 3 Insufficient nvidia.com/gpu. "
+                "preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."
+            )
 
 
 async def test_a_kill_in_the_middle_binds_nobody_twice(parts: Parts) -> None:
@@ -97,8 +100,9 @@ async def test_an_uncordoned_node_is_used_again(parts: Parts) -> None:
 
 
 async def test_what_the_lab_does_not_schedule_waits_and_says_so(parts: Parts) -> None:
-    spread = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}]
-    await parts.create(PODS, pod_body("spread", topologySpreadConstraints=spread))
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "nodeTaintsPolicy": "Honor"}
+    await parts.create(PODS, pod_body("spread", topologySpreadConstraints=[spread]))
     pod = await parts.until(lambda: parts.pod("spread"), why, "it is told")
-    assert why(pod) == "0/3 nodes are available: the lab does not schedule topology spread constraints."
+    feature = "topology spread constraints with nodeTaintsPolicy Honor"
+    assert why(pod) == f"0/3 nodes are available: the lab does not schedule {feature}."
     assert not pod.spec.node_name
