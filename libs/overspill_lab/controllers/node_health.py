@@ -1,7 +1,7 @@
 """Node lifecycle: a node whose lease is not renewed becomes Unknown, and every node's state becomes taints.
 
-A node is judged by when this process last saw its lease or its Ready condition change, never by comparing its clock
-with ours.
+Where no node is ready nobody has to leave: it is more likely this process that hears nothing. A node is judged by when
+this process last saw its lease or its Ready condition change, never by comparing its clock with ours.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from overspill_kube.informer import Change, ChangeKind
 from overspill_kube.outcomes import Conflict
 from overspill_kube.resources import NODES, PODS
 from overspill_lab.controllers.cluster import Cluster
-from overspill_lab.controllers.node_rules import silent_conditions, wanted_taints
+from overspill_lab.controllers.node_rules import is_deaf, silent_conditions, wanted_taints
 from overspill_lab.controllers.replica_rules import is_ready
 from overspill_lab.controllers.workqueue import WorkQueue
 from overspill_lab.controllers.writing import OutrunError
@@ -36,6 +36,7 @@ class NodeHealth:
         self._cluster = cluster
         self._grace_s = grace_s
         self._heard: dict[str, float] = {}
+        self._deaf = False
         self._log = structlog.get_logger(controller="node-health")
         cluster.nodes.subscribe(self._on_node)
         cluster.leases.subscribe(self._on_lease)
@@ -59,12 +60,26 @@ class NodeHealth:
         name = change.object.metadata.name
         if change.kind is ChangeKind.DELETED:
             self._heard.pop(name, None)
+            self._listen()
             return
         self.queue.add(name)
+        self._listen()
         before = None if change.old is None else condition_of(change.old.status.conditions, "Ready")
         after = condition_of(change.object.status.conditions, "Ready")
         if name not in self._heard or (after is not None and after.status != "Unknown" and after != before):
             self._heard[name] = self._client.clock.monotonic()
+
+    def _listen(self) -> None:
+        """Notice that all nodes are lost, or that one is back: every node gets its time again, and other taints."""
+        deaf = is_deaf(self._cluster.nodes.all())
+        if deaf == self._deaf:
+            return
+        self._deaf = deaf
+        now = self._client.clock.monotonic()
+        for node in self._cluster.nodes.all():
+            if not deaf:
+                self._heard[node.metadata.name] = now
+            self.queue.add(node.metadata.name)
 
     def _on_lease(self, change: Change[Lease]) -> None:
         if change.object.metadata.namespace == LEASE_NAMESPACE and change.kind is not ChangeKind.DELETED:
@@ -106,7 +121,7 @@ class NodeHealth:
         node = self._cluster.nodes.get("", name)
         if node is None:
             return
-        wanted = wanted_taints(node, now=self._client.clock.now())
+        wanted = wanted_taints(node, deaf=self._deaf, now=self._client.clock.now())
         if wanted == node.spec.taints:
             return
         meta = node.metadata

@@ -3,7 +3,7 @@
 (pkg/controller/nodelifecycle and tainteviction)
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -31,9 +31,12 @@ OURS: Final = frozenset({*CONDITION_TAINTS.values(), UNSCHEDULABLE})
 KUBELET_CONDITIONS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
-def wanted_taints(node: Node, *, now: datetime) -> tuple[Taint, ...]:
-    """The node's whole taint list as it should be; equal to the present one when nothing is to be done."""
-    wanted = _meant(node)
+def wanted_taints(node: Node, *, deaf: bool, now: datetime) -> tuple[Taint, ...]:
+    """The node's whole taint list as it should be; equal to the present one when nothing is to be done.
+
+    `deaf`: see `is_deaf`. Then no taint of ours sends pods away.
+    """
+    wanted = [one for one in _meant(node) if not (deaf and one[1] == NO_EXECUTE)]
     kept = [taint for taint in node.spec.taints if taint.key not in OURS or (taint.key, taint.effect) in wanted]
     present = {(taint.key, taint.effect) for taint in kept}
     added = [
@@ -42,6 +45,15 @@ def wanted_taints(node: Node, *, now: datetime) -> tuple[Taint, ...]:
         if (key, effect) not in present
     ]
     return (*kept, *added)
+
+
+def is_deaf(nodes: Iterable[Node]) -> bool:
+    """Whether no node at all is ready: then it is more likely the controllers that hear nothing.
+
+    (`handleDisruption` of the original, for a cluster of one zone)
+    """
+    ready = [condition_of(node.status.conditions, "Ready") for node in nodes]
+    return bool(ready) and not any(one is not None and one.status == "True" for one in ready)
 
 
 def _meant(node: Node) -> list[tuple[str, str]]:

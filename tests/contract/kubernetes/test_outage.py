@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 
 from tests.cluster.controlplane.start import control_plane
-from tests.contract.kubernetes.client import STRATEGIC_PATCH, Api, Endpoint, Object, endpoint_of
+from tests.contract.kubernetes.client import QUIET_S, STRATEGIC_PATCH, Api, Endpoint, Object, endpoint_of
 from tests.contract.kubernetes.conftest import lab
 from tests.contract.kubernetes.objects import LEASES, NODES, PODS, READY, bind, pod, run
 
@@ -221,3 +221,27 @@ async def test_a_deleted_pod_waits_for_a_kubelet_that_is_out(api: Api, namespace
     await api.eventually(f"{NODES}/{nodes.names[0]}", lambda seen: not seen["spec"].get("taints"), "the node is back")
     (await api.delete(path, gracePeriodSeconds="0")).ok()
     await api.gone(path)
+
+
+async def test_where_every_node_is_silent_no_pod_has_to_go(api: Api, namespace: str, nodes, bridges) -> None:
+    """Then it is more likely the controller that hears nothing: nodes are marked, and nobody is sent away."""
+    path = await _running(api, namespace, nodes.names[0], "short", 1)
+    for bridge in bridges:
+        await bridge.stop()
+    for name in nodes.names:
+        await api.eventually(
+            f"{NODES}/{name}", lambda seen: _condition(seen, "Ready")["status"] == "Unknown", f"{name} is missed"
+        )
+        await api.eventually(
+            f"{NODES}/{name}",
+            lambda seen: (
+                [(each["key"], each["effect"]) for each in seen["spec"].get("taints", [])]
+                == [(UNREACHABLE, "NoSchedule")]
+            ),
+            f"{name} takes nobody new",
+        )
+    await asyncio.sleep(2 * QUIET_S)  # longer than the pod is patient
+    await _stays(api, path)
+
+    await bridges[1].start()  # one is heard again: now the other is really missed
+    await _leaves(api, path)

@@ -2,15 +2,16 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from overspill_lab.controllers.node_rules import silent_conditions, stay_seconds, wanted_taints
+from overspill_lab.controllers.node_rules import is_deaf, silent_conditions, stay_seconds, wanted_taints
 from overspill_objects.core import Node, Taint
 from tests.support.lab_cases import NOW, node, pod
 
 
 def keys(described: Node) -> set[tuple[str, str]]:
-    return {(taint.key, taint.effect) for taint in wanted_taints(described, now=NOW)}
+    return {(taint.key, taint.effect) for taint in wanted_taints(described, deaf=False, now=NOW)}
 
 
 @pytest.mark.parametrize(
@@ -39,9 +40,20 @@ def test_foreign_taints_stay_and_old_ones_of_ours_go() -> None:
 def test_a_taint_that_is_there_keeps_its_time() -> None:
     there = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "2026-11-30T11:00:00Z"}
     described = node(conditions={"Ready": "Unknown"}, spec={"taints": [there]})
-    wanted = wanted_taints(described, now=NOW)
+    wanted = wanted_taints(described, deaf=False, now=NOW)
     assert described.spec.taints[0] in wanted
-    assert wanted_taints(node(conditions={"Ready": "True"}), now=NOW) == ()
+    assert wanted_taints(node(conditions={"Ready": "True"}), deaf=False, now=NOW) == ()
+
+
+def test_where_no_node_is_ready_nobody_is_sent_away() -> None:
+    lost, there = node(conditions={"Ready": "Unknown"}), node(conditions={"Ready": "True"})
+    assert is_deaf([lost, node(conditions={"Ready": "False"}), node(conditions={"DiskPressure": "False"})])
+    assert not is_deaf([lost, there])
+    assert not is_deaf([])
+    sent_away = node(conditions={"Ready": "Unknown"}, spec={"taints": [msgspec.to_builtins(UNREACHABLE)]})
+    assert [(one.key, one.effect) for one in wanted_taints(sent_away, deaf=True, now=NOW)] == [
+        ("node.kubernetes.io/unreachable", "NoSchedule")
+    ]
 
 
 UNREACHABLE = Taint(key="node.kubernetes.io/unreachable", effect="NoExecute")
