@@ -26,7 +26,8 @@ def evenly(*, when: str = "DoNotSchedule", skew: int = 1, **more: Any) -> dict[s
 
 def web(name: str = "p", *constraints: dict[str, Any], **more: Any) -> Pod:
     metadata = {"labels": LABELS, **more.pop("metadata", {})}
-    return pod(name, metadata=metadata, spec={"topologySpreadConstraints": list(constraints), **more.pop("spec", {})})
+    spec = {"topologySpreadConstraints": list(constraints), **more.pop("spec", {})}
+    return pod(name, metadata=metadata, spec=spec, **more)
 
 
 def room(name: str, zone: str | None, *guests: Pod, **more: Any) -> NodeRoom:
