@@ -1,4 +1,7 @@
-"""Whom the lab's scheduler sends away, for whom, and from where; `tests/cases/preemption.yaml` and what it leaves open."""
+"""Whom the lab's scheduler sends away, for whom, and from where: `tests/cases/preemption.yaml`, and the books beside it.
+
+PO-07 and PO-08 are about groups of pods, which the lab does not know; the other outcomes are tests of their own.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
