@@ -1,14 +1,15 @@
 """The figures on the real control plane: which there are, in what order, on what.
 
-Two control planes, one after the other. The first has etcd and the API server alone, so that nothing of the cluster
-answers the 10,000 pods of the list. The second has controllers and scheduler too, all on the same cores as what is
-measured, which is how the figures of other projects were taken: nodes' pace, pods, settings are theirs.
+Each on a fresh control plane, so that none pays for what another left behind. For taints and lists it is etcd and the
+API server alone, so that nothing of the cluster answers 10,000 pods. For evictions and the bridge there are controllers
+and scheduler too, on the same cores as what is measured, as other projects' figures were taken.
 """
 
 import contextlib
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,12 +57,19 @@ async def measure(folder: Path, *, share: float, only: set[str]) -> dict[str, An
             await take("taints", lambda: with_machine(real_taints.measure(client, share=share)))
             pods = round(PODS_LISTED * share)
             await take("list_and_watch", lambda: with_machine(api.list_and_watch(client, pods=pods)))
-    if only & {"evictions", "bridge"}:
-        async with _plane(controllers=True) as (plane, client), real_floor.kubelets(plane.kubeconfig, folder) as who:
-            figures["kubelets"] = who
-            await take("evictions", lambda: real_evictions.measure(client, share=share))
-            await take("bridge", lambda: real_bridge.measure(plane.kubeconfig, client, folder, share=share))
+    for name, work in (("evictions", _evictions), ("bridge", real_bridge.measure)):
+        if name in only:
+            async with (
+                _plane(controllers=True) as (plane, client),
+                real_floor.kubelets(plane.kubeconfig, folder) as who,
+            ):
+                figures["kubelets"] = who
+                await take(name, partial(work, plane.kubeconfig, client, folder, share=share))
     return figures
+
+
+async def _evictions(_kubeconfig: Path, client: Client, _folder: Path, *, share: float) -> dict[str, Any]:
+    return await real_evictions.measure(client, share=share)
 
 
 @contextlib.asynccontextmanager

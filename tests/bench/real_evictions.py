@@ -19,7 +19,7 @@ from overspill_kube.resources import DEPLOYMENTS, PDBS, PODS
 from overspill_objects.core import Pod
 from tests.bench.figures import milliseconds
 from tests.bench.machine import with_machine
-from tests.bench.pacing import at_once, clear
+from tests.bench.pacing import at_once
 from tests.support.lab_parts import NAMESPACE, deployment_body
 
 OWNERS: Final = 40
@@ -39,9 +39,6 @@ async def measure(client: Client, *, share: float) -> dict[str, Any]:
         by_owner = await _settled(client, owners)
         print(f"  a pool of {pool} …", file=sys.stderr, flush=True)
         figures[f"pool_{pool}"] = await with_machine(_evict_all(client, by_owner, pool=pool))
-    await at_once(owners, lambda name: client.delete(DEPLOYMENTS, name, NAMESPACE, propagation="Background"))
-    await at_once(owners, lambda name: client.delete(PDBS, name, NAMESPACE))
-    await clear(client)
     return figures
 
 
