@@ -315,3 +315,54 @@ def test_pods_that_leave_for_another_reason_are_not_waited_for_but_their_room_is
     made = book(bound("a", metadata={"deletionTimestamp": time()}), bound("b"))
     made.put_pod(guest("urgent", 5, 2))
     assert sent(cycle(made)["urgent"]) == {"b"}
+
+
+def test_two_lesser_victims_are_better_than_one_of_more_importance() -> None:
+    """Only afterwards does the number count."""
+    rooms = [room("mid", guest("m", 5, 2)), room("low", guest("a", 1), guest("b", 1))]
+    found = preempt(asks(gpus=2), rooms, nominated={}, budgets=[])
+    assert isinstance(found, Candidate)
+    assert found.node_name == "low"
+
+
+def test_an_equal_that_goes_by_preemption_is_not_waited_for() -> None:
+    going = guest("equal", 10, status={"conditions": [BY_SCHEDULER]}, metadata={"deletionTimestamp": time()})
+    assert why_not_eligible(asks(10), room("n", going)) is None
+
+
+def test_who_is_being_evicted_already_costs_its_budget_nothing_more() -> None:
+    rooms = [room("n", guest("a", metadata={"labels": {"app": "x"}}), gpus=1)]
+    spent = budget({"app": "x"}, allowed=0, disrupted=["a"])
+    found = preempt(asks(), rooms, nominated={}, budgets=[spent])
+    assert isinstance(found, Candidate)
+    assert found.violations == 0
+
+
+def test_a_pod_without_labels_is_guarded_by_no_budget() -> None:
+    absent = {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}
+    document = {"metadata": {"name": "b", "namespace": "ns"}, "spec": {"selector": absent}}
+    guarding = msgspec.convert(document, type=PodDisruptionBudget)
+    found = [
+        preempt(asks(), [room("n", guest("a", metadata={"labels": labels}), gpus=1)], nominated={}, budgets=[guarding])
+        for labels in ({}, {"other": "x"})
+    ]
+    assert [one.violations for one in found if isinstance(one, Candidate)] == [0, 1]
+
+
+def test_what_a_predecessor_began_is_waited_for_and_nobody_else_goes() -> None:
+    made = book(leaving("a", priority=3), gpus=1)
+    made.put_node(node("m", gpus=1))
+    made.put_pod(guest("cheap", 0, spec={"nodeName": "m"}))
+    made.put_pod(guest("urgent", 5, status={"nominatedNodeName": "n"}))
+    decision = cycle(made)["urgent"]
+    assert (decision.nominated, decision.victims) == ("n", ())
+    assert isinstance(decision.placement, Unplaced)
+
+
+def test_the_room_that_was_made_is_taken_even_if_better_has_come() -> None:
+    made = book(bound("a"), bound("keeps", 9), gpus=2)
+    made.put_pod(guest("urgent", 5))
+    assert cycle(made)["urgent"].nominated == "n"
+    made.put_node(node("m", gpus=1, cpu="1000", memory="1000Gi"))
+    made.drop_pod("a")
+    assert cycle(made)["urgent"].placement == Placed(node_name="n")
