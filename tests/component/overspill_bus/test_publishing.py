@@ -240,7 +240,8 @@ async def test_a_plain_client_sees_every_event_live(bus, witness):
     for n in range(20):
         bus.emit(opened(f"n{n}"))
     await bus.flush(30)
-    await until(lambda: len(seen) == 20)
+    # On a slow machine an attempt may be repeated: a plain client hears it twice, the stream keeps it once.
+    await until(lambda: len(set(seen)) == 20)
 
 
 def _large(size: int):
