@@ -5,11 +5,11 @@ import tempfile
 from pathlib import Path
 
 import msgspec
-from overspill_lab.lab import Lab
 
 from overspill_demo import objects
 from overspill_demo.arrangement import arranged
 from overspill_demo.scenario import ScenarioError, built_in, load
+from overspill_lab.lab import Lab
 
 
 async def play(*, nodes: Path | None, folder: Path | None) -> int:
