@@ -66,7 +66,7 @@ async def publisher(nats: NatsServer, service: str = "evictor") -> AsyncIterator
 
 
 async def until(true: Callable[[], Awaitable[bool]], what: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(75):
         while not await true():  # noqa: ASYNC110  the ledger is another connection's file
             await asyncio.sleep(0.05)
     assert await true(), what
