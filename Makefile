@@ -28,7 +28,7 @@ demo: venv ## the whole story in the lab: overflow, and home again
 	@$(BIN)/overspill demo $(DEMO_ARGS)
 
 test: venv ## the test suite (real nats-server; no network)
-	@$(BIN)/python -m pytest -m "not cluster and not image" -n 4 --dist loadfile $(TEST_ARGS)
+	@$(BIN)/python -m pytest -m "not cluster and not image" -n 6 --dist worksteal $(TEST_ARGS)
 
 test-cluster: venv ## what only a real Kubernetes can judge, on a control plane built once (needs Go), and the lab beside it
 	@$(BIN)/python -m pytest tests/contract/kubernetes tests/cluster tests/component/overspill_kube -m "cluster or not cluster" $(TEST_ARGS)
