@@ -112,7 +112,8 @@ async def examine_providers(env: Mapping[str, str], *, given: Sequence[str], exp
         for problem in seen.problems:
             print(f"not known: {problem}")
         total = sum(one.price_per_hour for one in seen.survivors)
-        print(f"{len(rows)} instances with our tags live at {len(providers)} providers, ${total:g} per hour")
+        known = "at least " if seen.problems else ""  # who could not be asked may hold more
+        print(f"{known}{len(rows)} instances with our tags live at {len(providers)} providers, ${total:g} per hour")
     return Exit.BROKEN if seen.problems or (expect_none and seen.survivors) else Exit.FINE
 
 

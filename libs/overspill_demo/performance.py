@@ -21,7 +21,7 @@ from msgspec import Struct
 from overspill_bus import BusSettings
 from overspill_bus import connect as connect_bus
 from overspill_demo import objects
-from overspill_demo.arrangement import HOURS_PER_SECOND, MAX_EXTERNAL_GPUS, arranged
+from overspill_demo.arrangement import HOURS_PER_SECOND, MAX_EXTERNAL_GPUS, VIRTUAL_NODE, ArrangementError, arranged
 from overspill_demo.ground.clearing import clear
 from overspill_demo.ground.preparing import examine, prepare
 from overspill_demo.invariants import judge
@@ -91,15 +91,26 @@ async def perform(options: Options) -> int:
     if options.cluster is not None:
         scenario = stretched(scenario, CLUSTER_STRETCH)
     settings = arranged(options.settings)
+    if options.summary is not None:
+        _check_writable(options.summary)
     folder = options.folder or Path(tempfile.mkdtemp(prefix="overspill-demo-"))
     with Progress(asyncio.get_running_loop().time) as progress:
         summary = await _played(scenario, settings, folder, options, progress)
     if options.summary is not None:
         options.summary.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
     sys.stdout.write(in_words(summary) + "\n")
-    sys.stdout.write(f"\nAsk the ledger: overspill events --ledger {summary.ledger}\n")
-    sys.stdout.write(f"                overspill explain node/NAME --ledger {summary.ledger}\n")
+    command = sys.argv[0]  # as it was typed, so that what is told can be typed too
+    sys.stdout.write(f"\nAsk the ledger: {command} events --ledger {summary.ledger}\n")
+    sys.stdout.write(f"                {command} explain node/{VIRTUAL_NODE} --ledger {summary.ledger}\n")
     return 1 if summary.broken else 0
+
+
+def _check_writable(path: Path) -> None:
+    """Before minutes are spent. Raises ArrangementError."""
+    try:
+        path.touch()
+    except OSError as error:
+        raise ArrangementError(f"--json {path}: cannot be written: {error.strerror}") from error
 
 
 async def _played(
@@ -232,10 +243,12 @@ async def _until(holds: Callable[[], bool]) -> None:
 async def _unless_it_fails(lab: Lab, work: Coroutine[Any, Any, None]) -> None:
     """Do the work, unless the lab fails meanwhile. Raises LabError then, and what the work raises."""
     tasks = {asyncio.create_task(work), asyncio.create_task(lab.failed())}
-    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in pending:
-        task.cancel()
-    await asyncio.gather(*pending, return_exceptions=True)
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:  # also when this is cancelled (Ctrl-C): neither may outlive what it works with
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
     for task in done:
         task.result()
 

@@ -29,22 +29,26 @@ def pod_ref(pod: Pod) -> PodRef:
 def successors(
     open_returns: Iterable[OpenReturn], pods: Iterable[Pod], *, taken: Collection[str] = ()
 ) -> dict[str, Pod]:
-    """UID of the pod that left → the pod that took its place, one to one, oldest with oldest.
+    """UID of the pod that left → the pod that took its place, one to one: who has the fewest claimants
+    first, then oldest with oldest.
 
     A successor has the same owner, appeared after the intent and is not `taken` (by a return settled before).
     """
     returns = sorted(open_returns, key=lambda one: (one.envelope.time, one.uid))
     leaving = {one.uid for one in returns}
     owners = {one.intent.owner.uid for one in returns}
-    free = sorted(
-        (pod for pod in pods if owner_uid_of(pod) in owners and pod.metadata.uid not in leaving and _lives(pod)),
-        key=lambda pod: (_created(pod), pod.metadata.name),
-    )
+    free = [pod for pod in pods if owner_uid_of(pod) in owners and pod.metadata.uid not in leaving and _lives(pod)]
     matched: dict[str, Pod] = {}
     claimed = set(taken)
+
+    def preference(pod: Pod) -> tuple[int, datetime, str]:
+        # A pod that fewer others may take first: creation times are whole seconds and tell less than who was there.
+        return sum(_follows(pod, one) for one in returns), _created(pod), pod.metadata.name
+
     for one in returns:
-        heir = next((pod for pod in free if pod.metadata.uid not in claimed and _follows(pod, one)), None)
-        if heir is not None:
+        fitting = [pod for pod in free if pod.metadata.uid not in claimed and _follows(pod, one)]
+        if fitting:
+            heir = min(fitting, key=preference)
             claimed.add(heir.metadata.uid)
             matched[one.uid] = heir
     return matched

@@ -119,3 +119,13 @@ def test_returns_of_two_owners_do_not_trade_successors() -> None:
     pods = [pod("api-new", owner="api", node="home-1", age=8), pod("web-new", owner="web", node="home-1", age=4)]
     heirs = successors([web, api], pods)
     assert {left: heir.metadata.name for left, heir in heirs.items()} == {"p-a": "web-new", "p-b": "api-new"}
+
+
+def test_of_two_that_appeared_in_one_second_each_return_gets_its_own() -> None:
+    """The later return saw the first successor already; the earlier one must not take the other away from it."""
+    first, second = evicted("a"), evicted("b")
+    later = msgspec.structs.replace(second.envelope, time=NOW - timedelta(seconds=5))
+    second = msgspec.structs.replace(second, envelope=later, siblings=frozenset({"p-of-a"}))
+    pods = [pod("his-of-b", node="home-1", age=4), pod("of-a", node="home-1", age=4)]
+    heirs = successors([first, second], pods)
+    assert {left: heir.metadata.name for left, heir in heirs.items()} == {"p-a": "of-a", "p-b": "his-of-b"}
