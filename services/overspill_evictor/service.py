@@ -6,6 +6,7 @@ hold still while the bus or the cluster cannot be heard.
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
@@ -21,9 +22,10 @@ from overspill_evictor.metrics import EvictorMetrics
 from overspill_evictor.policy import Hold, Plan, Return, decide
 from overspill_evictor.returning import Journal, Outcome, Returner
 from overspill_evictor.settings import Settings
-from overspill_evictor.settling import not_evicted, pod_ref, settle, successors
+from overspill_evictor.settling import Settlement, not_evicted, pod_ref, rests_on_absence, settle, successors
 from overspill_kube.errors import KubeError, KubeUnavailable
 from overspill_kube.resources import PODS
+from overspill_objects.core import Pod
 from overspill_service import Context, metrics_of
 from overspill_service.pausing import Control
 
@@ -108,13 +110,19 @@ class Evictor:
             return
         for one in self._dangling():
             await self._find_out(one)
-        opened = tuple(self._memory.open.values())
-        heirs = successors(opened, self._cluster.pods.items.values(), taken=self._memory.heirs)
-        for end in settle(opened, heirs, self._cluster.nodes.items.values(), now=self._clock.now()):
+        ends = self._ends(self._cluster.pods.items.values())
+        if rests_on_absence(ends):
+            ends = self._ends((await self._context.kube.list(PODS)).items)
+        for end in ends:
             self._journal.tell(end.event, story=end.open_return.uid, cause=end.open_return.envelope)
             self._metrics.settled.labels(end.event.place.value).inc()
             self._log.info("settled", pod=end.event.pod.name, place=end.event.place.value, node=end.event.node)
         self._metrics.open_returns.set(len(self._memory.open))
+
+    def _ends(self, pods: Iterable[Pod]) -> tuple[Settlement, ...]:
+        opened = tuple(self._memory.open.values())
+        heirs = successors(opened, pods, taken=self._memory.heirs)
+        return settle(opened, heirs, self._cluster.nodes.items.values(), now=self._clock.now())
 
     def _dangling(self) -> list[OpenReturn]:
         """Intents that nobody is carrying out: of a predecessor, or whose answer got lost."""

@@ -66,6 +66,11 @@ def settle(
     )
 
 
+def rests_on_absence(ends: Iterable[Settlement]) -> bool:
+    """Whether an end was judged by what was not seen: a copy that lags says so too, only a live list may."""
+    return any(end.event.place in {Place.EXPIRED, Place.PENDING} for end in ends)
+
+
 def not_evicted(one: OpenReturn, *, detail: str) -> ReturnSettled:
     """The end of an intent that came to nothing: its room is free again and nobody is blamed."""
     return ReturnSettled(pod=one.intent.pod, place=Place.NOT_EVICTED, node=one.intent.node, detail=detail)

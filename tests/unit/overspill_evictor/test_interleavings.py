@@ -14,7 +14,7 @@ from overspill_events.reasons import RefusalReason
 from overspill_evictor.live import Seen, objection
 from overspill_evictor.memory import Memory
 from overspill_evictor.policy import Return, decide
-from overspill_evictor.settling import not_evicted, pod_ref, settle, successors
+from overspill_evictor.settling import Settlement, not_evicted, pod_ref, rests_on_absence, settle, successors
 from overspill_evictor.snapshot import Snapshot
 from tests.unit.overspill_evictor.cluster import NOW, RULES, home, pod, replica_set, virtual
 
@@ -134,10 +134,15 @@ class World:
                     self.tell(PodEvicted(pod=one.intent.pod, node="virtual-1", home_node="home-1", gpus=1))
 
     def settle(self) -> None:
-        opened = tuple(self.memory.open.values())
-        heirs = successors(opened, self.pods(self.copy), taken=self.memory.heirs)
-        for end in settle(opened, heirs, self.nodes, now=self.now()):
+        ends = self.ends(self.copy)
+        if rests_on_absence(ends):  # as the shell: absence is believed of a live list only
+            ends = self.ends(self.truth)
+        for end in ends:
             self.tell(end.event)
+
+    def ends(self, seen: Any) -> tuple[Settlement, ...]:
+        opened = tuple(self.memory.open.values())
+        return settle(opened, successors(opened, self.pods(seen), taken=self.memory.heirs), self.nodes, now=self.now())
 
     def replace(self, node: str) -> None:
         """Controller: a pod for each that is missing, Pending at first; then the scheduler binds."""
