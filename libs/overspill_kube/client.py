@@ -18,7 +18,7 @@ from overspill_kube.note_limits import NoteLimits
 from overspill_kube.outcomes import Done, Invalid, NotFound, Outcome, Refusal, Throttled, classify, read_status
 from overspill_kube.resources import Resource
 from overspill_kube.settings import KubeSettings
-from overspill_kube.transport import OnRequest, Reply, Transport, open_transport
+from overspill_kube.transport import OnRequest, Reply, Requests, open_transport
 from overspill_runtime.clock import Clock, SystemClock
 
 T = TypeVar("T")
@@ -74,12 +74,12 @@ def decode_object(view: type[T], body: bytes | msgspec.Raw) -> T:
 
 
 class Client:
-    """One per process; made by `connect`."""
+    """One connection per process, made by `connect`."""
 
-    def __init__(self, transport: Transport, *, clock: Clock) -> None:
+    def __init__(self, transport: Requests, *, clock: Clock, note_limits: NoteLimits) -> None:
         self.transport = transport
         self.clock = clock
-        self.note_limits = NoteLimits()  # one process, one budget of notes
+        self.note_limits = note_limits  # one process, one budget of notes
 
     @property
     def settings(self) -> KubeSettings:
@@ -331,4 +331,4 @@ async def connect(
     """
     the_clock = SystemClock() if clock is None else clock
     async with open_transport(settings, clock=the_clock, on_request=on_request) as transport:
-        yield Client(transport, clock=the_clock)
+        yield Client(transport, clock=the_clock, note_limits=NoteLimits())

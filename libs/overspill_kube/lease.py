@@ -3,7 +3,8 @@
 Compare-and-swap by resourceVersion. Whether another holder is alive is judged as client-go does: by how long *we* have
 not seen its record change, never by its clock. Our own time counts from the moment a successful renewal was *sent*;
 when no renewal has succeeded within the renew time, the body is cancelled and awaited while nobody else can yet judge
-us dead. Effects are fenced all the same: a body that does not end when cancelled cannot be stopped from here.
+us dead. From that moment the body's client sends no write, also when nobody could cancel it in time: the process was
+stopped, its loop was held up, or the body does not end. A write that was sent before is fenced by its preconditions.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from msgspec import Struct
 
 from overspill_kube.client import Client, PatchKind
 from overspill_kube.errors import KubeError, KubeUnavailable
+from overspill_kube.fence import fenced
 from overspill_kube.outcomes import AlreadyExists, Conflict, Done, Forbidden, Invalid, NotFound, Throttled
 from overspill_kube.resources import LEASES
 from overspill_kube.rules import Rule
@@ -56,7 +58,7 @@ async def run_as_leader(
     name: str,
     namespace: str,
     identity: str,
-    body: Callable[[], Awaitable[None]],
+    body: Callable[[Client], Awaitable[None]],
     on_taken: Callable[[], Awaitable[None] | None] | None = None,
     on_lost: Callable[[str], Awaitable[None] | None] | None = None,
     on_trouble: Callable[[str | None], None] | None = None,
@@ -67,6 +69,7 @@ async def run_as_leader(
 ) -> None:
     """Wait for leadership, run `body`, and begin again when leadership is lost; return when the body returns.
 
+    The body is given the client to write with, which refuses to (KubeUnavailable) once leadership is in doubt.
     Two living processes must not share an `identity`: a holder of our own name is taken for our former self. Whatever
     ends the body (return, error, cancellation), it has ended and the lease is released before this returns or raises;
     `on_lost` hears why. While leadership cannot even be asked for, `on_trouble` hears why after each attempt, and None
@@ -84,7 +87,7 @@ async def run_as_leader(
         try:
             if on_taken is not None:
                 await _call(on_taken)
-            await _lead(seat, body)
+            await _lead(seat, lambda: body(fenced(client, seat.doubt)))
         except _Lost as lost:
             reason = str(lost)
         except BaseException as error:
@@ -222,7 +225,7 @@ class _Seat:
         while True:
             await self._clock.sleep(min(self._timing.retry, max(0.0, self._time_left())))
             if self._time_left() <= 0:
-                raise _Lost(f"no renewal for {self._timing.renew:g} s")
+                raise self._lost(f"no renewal for {self._timing.renew:g} s")
             try:
                 await self._renew()
             except KubeUnavailable as error:
@@ -234,11 +237,21 @@ class _Seat:
             return
         lease = await self._client.get(LEASES, self._name, self._namespace, seconds=self._patience())
         if lease is None:
-            raise _Lost("the lease was deleted")
+            raise self._lost("the lease was deleted")
         if lease.spec.holder_identity != self._identity:
-            raise _Lost(f"taken by {lease.spec.holder_identity or 'nobody'}")
+            raise self._lost(f"taken by {lease.spec.holder_identity or 'nobody'}")
         # A label was edited, or an answer of ours got lost: still ours, but only a write of ours prolongs it.
         await self._write(lease.metadata.resource_version, self._record(acquired=False), seconds=self._patience())
+
+    def doubt(self) -> str | None:
+        """Why nothing may be done in the leader's name now; None while the lease is certainly ours."""
+        if self._time_left() > 0:
+            return None
+        return f"the lease {self._namespace}/{self._name} was lost, or not renewed for {self._timing.renew:g} s"
+
+    def _lost(self, why: str) -> _Lost:
+        self._sent_at = -math.inf
+        return _Lost(why)
 
     def _time_left(self) -> float:
         return self._sent_at + self._timing.renew - self._clock.monotonic()

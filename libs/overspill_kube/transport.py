@@ -9,7 +9,7 @@ import ipaddress
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
 import aiohttp
@@ -51,6 +51,28 @@ class Stream(Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     chunks: AsyncIterator[bytes]
+
+
+class Requests(Protocol):
+    """What a client needs of a transport; see `Transport` for what each raises."""
+
+    @property
+    def settings(self) -> KubeSettings: ...
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        seconds: float | None = None,
+    ) -> Reply: ...
+
+    def stream(
+        self, path: str, *, params: Mapping[str, str], silence_seconds: float, total_seconds: float
+    ) -> contextlib.AbstractAsyncContextManager[Stream]: ...
 
 
 def retry_after_of(headers: Mapping[str, str]) -> float | None:

@@ -9,6 +9,8 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, NoReturn, TypeVar
 
+import msgspec
+
 from overspill_bus.bus import Bus
 from overspill_bus.bus import connect as connect_bus
 from overspill_bus.errors import BusClosed
@@ -125,7 +127,7 @@ async def _lead(context: Context[S], body: Body[S], *, service: str, lease: str,
         name=lease,
         namespace=context.settings.namespace,
         identity=holder,
-        body=lambda: body(context),
+        body=lambda kube: body(msgspec.structs.replace(context, kube=kube)),
         on_taken=taken,
         on_lost=lost,
         on_trouble=trouble,

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from overspill_kube.client import Client, PatchKind, connect
+from overspill_kube.errors import KubeUnavailable
 from overspill_kube.lease import run_as_leader
 from overspill_kube.outcomes import Done
 from overspill_kube.resources import LEASES
 from overspill_kube.settings import KubeSettings
 from overspill_objects.coordination import Lease
+from overspill_runtime.clock import SystemClock
 from tests.support.faulty_proxy import faulty_proxy
 from tests.support.kube_place import Place, done, eventually
 
@@ -28,9 +30,9 @@ class Candidate:
         self.identity = identity
         self.leading = asyncio.Event()
         self.story: list[str] = []
-        self.body: Callable[[], Awaitable[None]] = self.work
+        self.body: Callable[[Client], Awaitable[None]] = self.work
 
-    async def work(self) -> None:
+    async def work(self, _: Client) -> None:
         """A body that works until it is stopped, and takes a moment to stop."""
         self.story.append("begins")
         self.leading.set()
@@ -85,7 +87,7 @@ async def test_a_leader_leaves_its_name_in_whole_seconds_and_takes_it_away(clien
 async def test_a_fraction_of_a_second_is_rounded_up_on_the_wire(client: Client, place: Place) -> None:
     began = asyncio.Event()
 
-    async def body() -> None:
+    async def body(_: Client) -> None:
         began.set()
         await asyncio.Event().wait()
 
@@ -114,7 +116,7 @@ async def test_a_second_candidate_waits_and_takes_over_after_a_goodbye(client: C
 async def test_a_body_that_returns_ends_the_election(client: Client, place: Place) -> None:
     candidate = Candidate(client, place, "one")
 
-    async def body() -> None:
+    async def body(_: Client) -> None:
         candidate.story.append("done")
 
     candidate.body = body
@@ -127,7 +129,7 @@ async def test_a_crash_of_the_body_releases_leadership_and_is_heard(client: Clie
     """The crash comes out, nobody renews any more, and another candidate need not wait for the lease to expire."""
     one, two = Candidate(client, place, "one"), Candidate(client, place, "two")
 
-    async def crash() -> None:
+    async def crash(_: Client) -> None:
         raise ArithmeticError("a bug in the body")
 
     one.body = crash
@@ -161,6 +163,39 @@ async def test_a_partition_stops_the_body_before_another_one_begins(
         await asyncio.sleep(3 * TIMES["retry"])
         assert two.leading.is_set()
         assert not one.leading.is_set()
+
+
+class Jumping(SystemClock):
+    """A clock that can find that time has passed, as a process does that was stopped and goes on."""
+
+    def __init__(self) -> None:
+        self.passed = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.passed
+
+
+async def test_who_was_asleep_for_longer_than_the_lease_writes_nothing_when_it_wakes(
+    client: Client, place: Place
+) -> None:
+    """The body had no chance to be stopped: between its last look and its write lies the time it was asleep."""
+    clock = Jumping()
+    told: list[str] = []
+
+    async def body(kube: Client) -> None:
+        fresh = {"metadata": {"name": "fresh"}}
+        done(await kube.create(LEASES, fresh, place.namespace))
+        clock.passed = DURATION
+        assert await kube.get(LEASES, "fresh", place.namespace) is not None  # looking is always allowed
+        with pytest.raises(KubeUnavailable, match=r"not sent: the lease .*/leader was lost") as failure:
+            await kube.create(LEASES, {"metadata": {"name": "late"}}, place.namespace)
+        told.append(str(failure.value))
+
+    await run_as_leader(
+        client, name="leader", namespace=place.namespace, identity="one", body=body, clock=clock, **TIMES
+    )
+    assert len(told) == 1
+    assert await client.get(LEASES, "late", place.namespace) is None
 
 
 async def test_a_stolen_lease_stops_the_body(client: Client, place: Place) -> None:
