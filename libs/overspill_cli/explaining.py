@@ -76,7 +76,7 @@ def explain_node(name: str, events: Sequence[StoredEvent]) -> Answer:
         )
     because = [_move(move, events) for move in moves]
     if decided is not None:
-        because.append(f"Now: {narrate(decided.event)}" if decided.event else "")
+        because.append(f"Now, as decided at {decided.time:%H:%M:%S}: {_text(decided)}")
     because += _sentence(_last(events, catalog.DriftDetected)) + _sentence(_last(events, catalog.DriftCleared))
     return Answer(
         about=f"node {name}", headline=f"The gate of {name} is {state}.", because=tuple(because), events=tuple(events)
@@ -156,8 +156,11 @@ def _sentence(event: StoredEvent | None) -> list[str]:
 
 
 def _line(event: StoredEvent) -> str:
-    text = narrate(event.event) if event.event is not None else f"{event.type} (unknown to this version)"
-    return f"{event.time:%H:%M:%S} {text}"
+    return f"{event.time:%H:%M:%S} {_text(event)}"
+
+
+def _text(event: StoredEvent) -> str:
+    return narrate(event.event) if event.event is not None else f"{event.type} (unknown to this version)"
 
 
 def _silent(about: str) -> Answer:

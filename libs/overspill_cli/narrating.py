@@ -11,6 +11,23 @@ import msgspec
 
 from overspill_events import catalog
 from overspill_events.catalog import Event, PodRef
+from overspill_events.reasons import HoldReason
+
+BINARY: Final = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
+OF_BYTES: Final = ("memory", "storage", "ephemeral-storage")  # and hugepages-*
+
+# In which unit a hold reason has its figures; the others say theirs in the detail or have none.
+HELD: Final[Mapping[HoldReason, str]] = {
+    HoldReason.GATE_SETTLING: "the gate has been closed for {available} s, {needed} s are waited for",
+    HoldReason.TOO_YOUNG: "it has run for {available} s, {needed} s are the least",
+    HoldReason.OWNER_BACKOFF: "its owner has rested for {available} s of {needed} s",
+    HoldReason.CYCLE_LIMIT: "its turn has not come, at most {needed} return in a cycle",
+    HoldReason.OWNER_IN_FLIGHT: "{available} pods of its owner are leaving, at most {needed} at a time",
+    HoldReason.PDB: "needs {needed} disruption, allowed {available}",
+    HoldReason.AT_FLOOR: "needs {needed} ready replicas, available {available}",
+    HoldReason.NO_HOME_FIT: "needs {needed} GPU(s), the largest block free at home {available}",
+    HoldReason.WAITING_POD_FIRST: "needs {needed} GPU(s), the largest block free at home {available}",
+}
 
 
 def narrate(event: Event) -> str:
@@ -33,6 +50,16 @@ def pod_name(pod: PodRef) -> str:
 def number(value: float | None, unit: str = "") -> str:
     """A figure for people; what is not known is said to be unknown, never zero."""
     return "unknown" if value is None else f"{value:,.2f}".rstrip("0").rstrip(".") + unit
+
+
+def amount(resource: str, value: float | None) -> str:
+    """A figure of a resource: bytes as Gi, Mi, …, anything else as it is."""
+    name = resource.rpartition(".")[2]  # requests.memory of a ResourceQuota
+    if value is not None and (name in OF_BYTES or name.startswith("hugepages-")):
+        for power, unit in zip(range(len(BINARY), 0, -1), BINARY, strict=True):
+            if abs(value) >= 1024**power:
+                return number(value / 1024**power, unit)
+    return number(value)
 
 
 def _tail(detail: str) -> str:
@@ -68,7 +95,8 @@ def marks(decided: catalog.GateDecided) -> str:
 
 def _quota(uses: tuple[catalog.QuotaUse, ...]) -> str:
     return "; ".join(
-        f"{use.resource} in {use.flavor}: asks {number(use.asked)}, {number(use.used)} of {number(use.nominal)} used"
+        f"{use.resource} in {use.flavor}: asks {amount(use.resource, use.asked)}, "
+        f"{amount(use.resource, use.used)} of {amount(use.resource, use.nominal)} used"
         for use in uses
     )
 
@@ -100,7 +128,10 @@ def _settled(e: catalog.ReturnSettled) -> str:
 def _held(e: catalog.PodHeld) -> str:
     text = f"{pod_name(e.pod)} stays on {e.node}: {e.reason}"
     if e.needed is not None:
-        text += f", needs {number(e.needed)}, available {number(e.available)}"
+        # The detail of a quota's hold ends with the resource.
+        resource = e.detail.rpartition(" ")[2] if e.reason is HoldReason.QUOTA else ""
+        figures = HELD.get(e.reason, "needs {needed}, available {available}")
+        text += ", " + figures.format(needed=amount(resource, e.needed), available=amount(resource, e.available))
     return text + _tail(e.detail)
 
 
@@ -145,7 +176,7 @@ def _evicted(e: catalog.PodEvicted) -> str:
 
 
 def _queued(e: catalog.WorkloadQueued) -> str:
-    asks = ", ".join(f"{name} {number(amount)}" for name, amount in e.requests.items())
+    asks = ", ".join(f"{name} {amount(name, asked)}" for name, asked in e.requests.items())
     return f"{_workload(e.workload)} queued in {e.local_queue}, priority {e.priority}, asks {asks}"
 
 

@@ -63,6 +63,7 @@ def test_why_did_the_gate_open():
     assert "free GPUs averaged 3.5 over 60 s (12 samples of the query)" in answer.because[0]
     assert "opens at 8 or less" in answer.because[0]
     assert "held for 30 s" in answer.because[0]
+    assert answer.because[1].startswith("Now, as decided at 12:00:00: gate of v should be open")
 
 
 def test_why_is_this_pod_external():
@@ -79,7 +80,7 @@ def test_why_is_this_pod_external():
     answer = explain_pod("inference/chat-1", events[2:5], events)
     assert answer.headline == "inference/chat-1 is external, its instance runs."
     assert answer.because[0].startswith("It overflowed because the gate of v opened: home-full, 3.5 GPUs free")
-    assert any("at-floor, needs 2, available 1" in reason for reason in answer.because)
+    assert any("at-floor, needs 2 ready replicas, available 1" in reason for reason in answer.because)
 
 
 def test_a_pod_without_an_opening_on_record_is_not_explained_away():
