@@ -5,6 +5,8 @@ this module. Evolution: new fields have defaults; nothing is renamed or removed;
 beside the old. This module must not know NATS or Kubernetes.
 """
 
+from typing import Final
+
 from msgspec import field
 
 from overspill_events import reasons
@@ -14,6 +16,7 @@ from overspill_events.values import Count, Offering, OwnerRef, PodRef, QuotaUse,
 # What readers of events need stands in one place, wherever it is written.
 __all__ = [
     "CATALOG",
+    "RETURN_SECONDS_MAX",
     "Event",
     "EventSpec",
     "Offering",
@@ -136,6 +139,10 @@ class DriftCleared(Event, frozen=True, kw_only=True):
 
 
 # --- evictor ----------------------------------------------------------------------------------------------------------
+
+
+# No `expires_at` of a return is further ahead: who reads the stream that far back misses no booking.
+RETURN_SECONDS_MAX: Final = 3600.0
 
 
 @event("evictor", "pod")

@@ -1,13 +1,12 @@
 """Every knob of the decider: `OVERSPILL_DECIDER_<NAME>`, seconds and free GPUs."""
 
-from typing import Annotated, Final
+from typing import Annotated
 
 from msgspec import Meta
 
 from overspill_decider.rules import Preference, Rules
+from overspill_events.catalog import RETURN_SECONDS_MAX
 from overspill_runtime.settings import CommonSettings, FieldError
-
-RETURNS_SECONDS: Final = 3600.0  # longer than any return stays open
 
 Seconds = Annotated[float, Meta(gt=0)]
 Duration = Annotated[float, Meta(ge=0)]
@@ -41,4 +40,4 @@ class Settings(CommonSettings, frozen=True, kw_only=True):
 
     def look_back(self) -> float:
         """Seconds of the past that a restart has to read again: windows and holds, twice over, and open returns."""
-        return max(RETURNS_SECONDS, 2 * max(self.window, self.open_hold, self.close_hold, self.drift_after))
+        return max(RETURN_SECONDS_MAX, 2 * max(self.window, self.open_hold, self.close_hold, self.drift_after))

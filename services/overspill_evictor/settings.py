@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from overspill_events.catalog import RETURN_SECONDS_MAX
 from overspill_events.names import GPU_RESOURCE
 from overspill_evictor.snapshot import Rules
 from overspill_runtime.settings import CommonSettings, FieldError
@@ -23,7 +24,8 @@ class Settings(CommonSettings, frozen=True, kw_only=True):
     max_in_flight: AtLeastOne = 10  # returns that are not settled, over all owners
     max_in_flight_per_owner: AtLeastOne = 1
     default_floor: AtLeastOne = 1  # ready replicas that stay; more by the annotation overspill.dev/floor
-    return_timeout: Annotated[float, Meta(gt=0)] = 600.0  # until then the successor must be placed; the room is booked
+    # Until then the successor must be placed; the room is booked, and others look no further back for bookings.
+    return_timeout: Annotated[float, Meta(gt=0, le=RETURN_SECONDS_MAX)] = 600.0
     refusal_retry: Seconds = 60.0  # before a refused eviction is asked again
     backoff: Seconds = 600.0  # of an owner after its first failed return, doubling
     backoff_max: Seconds = 21_600.0

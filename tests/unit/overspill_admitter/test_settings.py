@@ -11,6 +11,7 @@ from overspill_runtime.settings import SettingsError, load
     [
         ("OVERSPILL_ADMITTER_INTERVAL", "0", "a number > 0"),
         ("OVERSPILL_ADMITTER_PARALLEL", "65", "a whole number >= 1 <= 64"),
+        ("OVERSPILL_ADMITTER_MEMORY", "3599", "a number >= 3600"),
         ("OVERSPILL_ADMITTER_RETRY", "soon", "a number >= 0"),
         ("OVERSPILL_ADMITTER_HOMEFLAVORS", "a", "OVERSPILL_ADMITTER_HOME_FLAVORS"),
     ],

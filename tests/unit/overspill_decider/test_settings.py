@@ -3,6 +3,7 @@
 import pytest
 
 from overspill_decider.settings import Settings
+from overspill_events.catalog import RETURN_SECONDS_MAX
 from overspill_runtime.settings import SettingsError, load
 
 
@@ -17,3 +18,8 @@ def test_the_marks_must_not_meet():
 def test_the_look_back_covers_every_window_and_hold_twice():
     settings = load(Settings, service="decider", env={"OVERSPILL_DECIDER_CLOSE_HOLD": "4000"})
     assert settings.look_back() >= 8000
+
+
+def test_the_look_back_covers_every_booking():
+    """The evictor may book room for that long."""
+    assert load(Settings, service="decider", env={}).look_back() >= RETURN_SECONDS_MAX

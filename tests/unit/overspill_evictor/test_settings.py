@@ -14,6 +14,7 @@ from overspill_runtime.settings import SettingsError, load
         ({"MAX_PER_CYCLE": "-1"}, "MAX_PER_CYCLE", "a whole number >= 0"),
         ({"BACKOFF": "100", "BACKOFF_MAX": "99"}, "BACKOFF_MAX", "at least OVERSPILL_EVICTOR_BACKOFF (100)"),
         ({"MEMORY": "10"}, "MEMORY", "at least OVERSPILL_EVICTOR_RETURN_TIMEOUT (600)"),
+        ({"RETURN_TIMEOUT": "3601"}, "RETURN_TIMEOUT", "<= 3600"),
         ({"GATE_SETLE": "1"}, "GATE_SETLE", "OVERSPILL_EVICTOR_GATE_SETTLE"),
     ],
 )
