@@ -15,6 +15,7 @@ T = TypeVar("T")
 BUDGET_CAUSE: Final = "DisruptionBudget"
 DEFAULT_RETRY_AFTER: Final = 1.0  # seconds, when a throttling server names none
 _BUDGET_NAME: Final = re.compile(r"disruption budget (\S+)")
+_BEING_DELETED: Final = "object is being deleted: "
 _SEVERAL_BUDGETS: Final = "more than one PodDisruptionBudget"
 _UID_PRECONDITION: Final = re.compile(r"UID in (?:the )?precondition", re.IGNORECASE)
 
@@ -47,6 +48,11 @@ class AlreadyExists(Struct, frozen=True):
     """An object of that name is there already."""
 
     message: str = ""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether that object is being deleted, so that the name will be free."""
+        return self.message.startswith(_BEING_DELETED)
 
 
 class Invalid(Struct, frozen=True):

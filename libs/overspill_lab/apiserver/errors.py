@@ -109,9 +109,11 @@ def no_such_path(path: str) -> ApiError:
     return ApiError(code=HTTPStatus.NOT_FOUND, reason="NotFound", message=message, details=details)
 
 
-def already_exists(resource: Resource, name: str) -> ApiError:
-    """409 for a name that is taken."""
+def already_exists(resource: Resource, name: str, *, is_leaving: bool) -> ApiError:
+    """409 for a name that is taken; `is_leaving`: by an object that is being deleted."""
     message = f'{resource.qualified} "{name}" already exists'
+    if is_leaving:
+        message = f"object is being deleted: {message}"
     return ApiError(code=HTTPStatus.CONFLICT, reason="AlreadyExists", message=message, details=_subject(resource, name))
 
 

@@ -68,8 +68,9 @@ class Registry:
         key = key_of(namespace, metadata["name"])
         if metadata.pop("resourceVersion", ""):
             raise errors.server_error("resourceVersion should not be set on objects to be created")
-        if key in self.store.collection(resource).entries:
-            raise errors.already_exists(resource, metadata["name"])
+        if (taken := self.store.collection(resource).entries.get(key)) is not None:
+            is_leaving = "deletionTimestamp" in taken.obj["metadata"]
+            raise errors.already_exists(resource, metadata["name"], is_leaving=is_leaving)
         return Entry(key, obj, 0) if dry_run else self.store.put(resource, key, obj)
 
     def _identify(self, resource: Resource, namespace: str, obj: JsonObject) -> JsonObject:

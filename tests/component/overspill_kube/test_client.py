@@ -52,6 +52,20 @@ async def test_creating_twice_is_already_exists(client: Client, place: Place) ->
     assert isinstance(await client.create(PODS, pod_body("one"), place.namespace), AlreadyExists)
 
 
+async def test_a_name_that_is_about_to_be_free_is_told(client: Client, place: Place) -> None:
+    held = {"metadata": {"name": "held", "finalizers": ["overspill.dev/hold"]}}
+    done(await client.create(CONFIG_MAPS, held, place.namespace))
+    taken = await client.create(CONFIG_MAPS, held, place.namespace)
+    assert isinstance(taken, AlreadyExists)
+    assert not taken.is_leaving
+    done(await client.delete(CONFIG_MAPS, "held", place.namespace))
+    taken = await client.create(CONFIG_MAPS, held, place.namespace)
+    assert isinstance(taken, AlreadyExists)
+    assert taken.is_leaving
+    free = {"metadata": {"finalizers": None}}
+    done(await client.patch(CONFIG_MAPS, "held", free, kind=PatchKind.MERGE, namespace=place.namespace))
+
+
 async def test_a_dry_run_changes_nothing(client: Client, place: Place) -> None:
     done(await client.create(PODS, pod_body("one"), place.namespace, dry_run=True))
     assert await client.get(PODS, "one", place.namespace) is None

@@ -121,8 +121,11 @@ async def test_a_finalizer_has_a_name_of_its_owner(api: Api, namespace: str) -> 
 async def test_a_name_is_taken_while_a_finalizer_holds_it(api: Api, namespace: str) -> None:
     path = f"{CONFIG_MAPS.format(namespace)}/held"
     (await api.post(CONFIG_MAPS.format(namespace), config_map("held", finalizers=["overspill.dev/hold"]))).ok()
+    taken = (await api.post(CONFIG_MAPS.format(namespace), config_map("held"))).refused(409, "AlreadyExists")
+    assert taken["message"] == 'configmaps "held" already exists'
     (await api.delete(path)).ok()
-    (await api.post(CONFIG_MAPS.format(namespace), config_map("held"))).refused(409, "AlreadyExists")
+    taken = (await api.post(CONFIG_MAPS.format(namespace), config_map("held"))).refused(409, "AlreadyExists")
+    assert taken["message"] == 'object is being deleted: configmaps "held" already exists'
     (await api.patch(path, {"metadata": {"finalizers": None}})).ok()
     (await api.post(CONFIG_MAPS.format(namespace), config_map("held"))).ok()
 
