@@ -16,6 +16,12 @@ from overspill_cli import operators
 from overspill_cli.finishing import finish as _run
 from overspill_cli.output import Exit, Format
 
+
+def _told(default: object) -> str | None:
+    """A default as --help shows it: one that means "not given" is not shown."""
+    return None if default in (None, (), "") or default is False else str(default)
+
+
 app = App(
     name="overspill",
     help="""Keeps GPU work at home while there is room, overflows it when there is none, and brings it home.
@@ -24,6 +30,7 @@ Exit codes: 0 fine; 1 a check or promise is broken; 2 arguments, settings or fil
 130 interrupted.""",
     version=version("overspill"),
     version_flags=["--version"],
+    default_parameter=Parameter(negative_iterable=(), show_default=_told),
 )
 operators.add_to(app)
 
@@ -133,7 +140,9 @@ def events(
     service: Annotated[tuple[Service, ...], Parameter(name=["--service", "-s"], help="May be repeated.")] = (),
     since: Annotated[str | None, Parameter(help="30s, 15m, 2h, 1d ago, or an ISO 8601 time.")] = None,
     text: Annotated[str, Parameter(help="Only events that hold this in subject or payload.")] = "",
-    limit: Annotated[int, Parameter(name=["--limit", "-n"], help="The youngest so many.")] = 200,
+    limit: Annotated[
+        int, Parameter(name=["--limit", "-n"], help="The youngest so many; stderr tells when there are older ones.")
+    ] = 200,
     ledger: LedgerPath = DEFAULT_LEDGER,
     output: Output = Format.table,
 ) -> int:
@@ -151,7 +160,9 @@ def explain(
     what: Annotated[str, Parameter(help="pod/[NAMESPACE/]NAME, node/NAME or workload/[NAMESPACE/]NAME.")],
     /,
     *,
-    namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"])] = None,
+    namespace: Annotated[
+        str, Parameter(name=["--namespace", "-n"], help="Where a pod or workload named without its NAMESPACE is.")
+    ] = "default",
     ledger: LedgerPath = DEFAULT_LEDGER,
     output: Output = Format.table,
 ) -> int:

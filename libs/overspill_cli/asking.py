@@ -1,5 +1,6 @@
 """`overspill events` and `overspill explain`: questions to the ledger."""
 
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -36,21 +37,30 @@ async def events(
     limit: int,
     output: Format,
 ) -> Exit:
-    """Print the ledger's events, the youngest `limit` of those that match, oldest first."""
+    """Print the ledger's events, the youngest `limit` of those that match, oldest first.
+
+    Raises UsageError for a limit that shows nothing and a time that is none, LedgerError.
+    """
+    if limit <= 0:
+        raise UsageError(f"--limit {limit}: give a number above 0")
     async with open_ledger(path) as ledger:
         start = moment(since, now=datetime.now(UTC)) if since else None
-        found = await ledger.events(names=names, services=services, since=start, text=text, limit=limit)
+        most = min(limit, sys.maxsize - 1)  # one more than asked for tells whether there are older ones
+        found = await ledger.events(names=names, services=services, since=start, text=text, limit=most + 1)
         gaps = await ledger.gaps()
+    older, found = found[:-most], found[-most:]
     if output is Format.json:
         print_json([event_document(event) for event in found])
     else:
         table(("TIME", "SERVICE", "EVENT", "WHAT"), (event_row(event) for event in found))
         for gap in gaps:
             print(f"gap: {gap.source} epoch {gap.epoch} lost numbers {gap.first} to {gap.last}")
+    if older:
+        print(f"the youngest {limit} events are shown, there are older ones: --limit {10 * limit}", file=sys.stderr)
     return Exit.FINE
 
 
-async def explain(path: Path, what: str, *, namespace: str | None, output: Format) -> Exit:
+async def explain(path: Path, what: str, *, namespace: str, output: Format) -> Exit:
     """Answer why; exit code 1 when the ledger knows nothing about it."""
     kind, name, in_namespace = parse(what, namespace)
     async with open_ledger(path) as ledger:
@@ -65,14 +75,14 @@ async def explain(path: Path, what: str, *, namespace: str | None, output: Forma
     return Exit.FINE if answer.events else Exit.BROKEN
 
 
-def parse(what: str, namespace: str | None) -> tuple[str, str, str]:
+def parse(what: str, namespace: str) -> tuple[str, str, str]:
     """pod/NAME, pod/NAMESPACE/NAME, node/NAME, workload/[NAMESPACE/]NAME → kind, name, namespace. Raises UsageError."""
     kind, _, rest = what.partition("/")
     *given, name = rest.split("/")
     kind = kind.lower()
     if not name or len(given) > 1 or kind not in (*POD_KINDS, *NODE_KINDS, *WORKLOAD_KINDS):
         raise UsageError(f"{what!r}: ask for pod/NAMESPACE/NAME, node/NAME or workload/NAMESPACE/NAME")
-    return kind, name, given[0] if given else (namespace or "default")
+    return kind, name, given[0] if given else namespace
 
 
 async def _answer(ledger: Ledger, kind: str, name: str, namespace: str) -> Answer:

@@ -1,19 +1,18 @@
 """Tables for people, JSON for programs, and the exit codes that both can rely on."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum, StrEnum
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
 from overspill_cli.narrating import narrate
 from overspill_recorder.ledger import StoredEvent
-
-PIPE_WIDTH: Final = 4000
 
 
 class Exit(IntEnum):
@@ -50,12 +49,23 @@ def print_json_line(value: Any) -> None:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """A plain table; NO_COLOR and pipes are honoured, and nothing is cut off in a pipe."""
-    shown = Table(*columns, box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, show_edge=False)
+    if not sys.stdout.isatty():
+        sys.stdout.writelines(f"{line}\n" for line in lines((columns, *rows)))
+        return
+    shown = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for row in rows:
         shown.add_row(*row)
-    # A pipe has no width: rows stay on one line there, so that grep finds what it looks for.
-    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    console.print(shown)
+    Console(highlight=False, markup=False).print(shown)
+
+
+def lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows for a pipe, which has no width: each on one line, so that grep finds what it looks for, none with blanks at
+    its end.
+    """
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()
 
 
 def event_row(event: StoredEvent) -> tuple[str, str, str, str]:

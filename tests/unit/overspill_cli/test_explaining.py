@@ -125,14 +125,14 @@ def test_silence_is_said():
 @pytest.mark.parametrize(
     ("what", "namespace", "expected"),
     [
-        ("pod/inference/chat-1", None, ("pod", "chat-1", "inference")),
+        ("pod/inference/chat-1", "default", ("pod", "chat-1", "inference")),
         ("pod/chat-1", "inference", ("pod", "chat-1", "inference")),
-        ("po/chat-1", None, ("po", "chat-1", "default")),
-        ("node/v", None, ("node", "v", "default")),
-        ("workload/research/train", None, ("workload", "train", "research")),
+        ("po/chat-1", "default", ("po", "chat-1", "default")),
+        ("node/v", "default", ("node", "v", "default")),
+        ("workload/research/train", "default", ("workload", "train", "research")),
     ],
 )
-def test_things_are_named_as_with_kubectl(what: str, namespace: str | None, expected: tuple[str, str, str]):
+def test_things_are_named_as_with_kubectl(what: str, namespace: str, expected: tuple[str, str, str]):
     """Kind and name, with the namespace in the name or as an option."""
     assert parse(what, namespace) == expected
 
@@ -141,7 +141,7 @@ def test_things_are_named_as_with_kubectl(what: str, namespace: str | None, expe
 def test_other_names_are_refused_with_the_form(what: str):
     """The message shows what can be asked."""
     with pytest.raises(UsageError, match="pod/NAMESPACE/NAME"):
-        parse(what, None)
+        parse(what, "default")
 
 
 def test_moments():
