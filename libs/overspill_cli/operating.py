@@ -25,7 +25,7 @@ from overspill_events.names import (
     PART_OF_LABEL,
     VIRTUAL_LABEL,
 )
-from overspill_events.subjects import subject_filter
+from overspill_events.subjects import cluster_of, subject_filter
 from overspill_kube.client import PatchKind
 from overspill_kube.effects import annotate_node
 from overspill_kube.outcomes import AlreadyExists, Done, NotFound
@@ -190,14 +190,27 @@ async def _last_decision(place: Place, node: str) -> tuple[str | None, str]:
         nats_url=place.settings.nats_url,
         credentials_file=place.settings.nats_credentials,
     )
-    last = None
     try:
         async with connect_bus(settings, clock=place.kube.clock, wait=True) as bus:
-            filters = [subject_filter(GateDecided, cluster=place.settings.cluster, key=(node,))]
-            async for recorded in bus.read(filters, last_per_subject=True):
-                last = recorded
+            last = [one async for one in bus.read([_decisions(node, settings.cluster)], last_per_subject=True)]
+            others = [] if last else [one async for one in bus.read([_decisions(node)], last_per_subject=True)]
     except BusUnavailable as error:
         return None, f"NATS at {settings.nats_url.rsplit('@', 1)[-1]}: {error}"
-    if last is None or last.event is None:
-        return None, "the decider has not decided about it yet"
-    return f"{last.envelope.time:%Y-%m-%d %H:%M:%S} {narrate(last.event)}", ""
+    if not last:
+        return None, no_decision(settings.cluster, sorted({cluster_of(one.envelope.subject) for one in others}))
+    if last[-1].event is None:
+        return None, "the decider's last word about it is of another version"
+    return f"{last[-1].envelope.time:%Y-%m-%d %H:%M:%S} {narrate(last[-1].event)}", ""
+
+
+def no_decision(cluster: str, elsewhere: Sequence[str]) -> str:
+    """Why there is none about a node: `elsewhere` are names of clusters with a decision about a node called so."""
+    nothing = f"no decision about it is on record under the cluster's name {cluster!r} (OVERSPILL_CLUSTER)"
+    if not elsewhere:
+        return f"{nothing}, nor under another; is the decider running?"
+    there = ", ".join(elsewhere)
+    return f"{nothing}, but there is under {there}: set OVERSPILL_CLUSTER={elsewhere[0]} if that is this cluster"
+
+
+def _decisions(node: str, cluster: str | None = None) -> str:
+    return subject_filter(GateDecided, cluster=cluster, key=(node,))

@@ -86,6 +86,11 @@ def subject_template(event_type: type[Event]) -> str:
     return ".".join([SUBJECT_ROOT, "{cluster}", owner, kebab(spec.name), *tail])
 
 
+def cluster_of(subject: str) -> str:
+    """The name of the cluster that a subject of an event is about."""
+    return name_of_token(subject.removeprefix(f"{SUBJECT_ROOT}.").split(".")[0])
+
+
 def readable_key(subject: str) -> str:
     """The key of a subject as people write it; empty where there is none."""
     return "/".join(map(name_of_token, subject.split(".")[_HEAD_TOKENS:]))

@@ -105,6 +105,22 @@ async def test_an_order_opens_and_closes_and_is_taken_back(place: House) -> None
     assert "none, it follows the marks" in await command(place, "gate", NODE)
 
 
+async def test_a_decision_under_another_clusters_name_is_not_called_none(place: House) -> None:
+    """Without OVERSPILL_CLUSTER the record is asked about another cluster: that is said, with what to set."""
+    env = {name: value for name, value in place.env().items() if name != "OVERSPILL_CLUSTER"}
+    code, out, _ = await overspill("gate", NODE, env=env)
+    assert code == 0
+    assert "why is not known: no decision about it is on record under the cluster's name 'default'" in out
+    assert "nor under another; is the decider running?" in out
+    async with decider(place):
+        await until_decided(place, GateReason.SAMPLES_UNKNOWN)
+        code, out, _ = await overspill("gate", NODE, env=env)
+    assert code == 0
+    assert "'default' (OVERSPILL_CLUSTER), but there is under test: set OVERSPILL_CLUSTER=test" in out
+    assert "has not decided" not in out
+    assert "samples-unknown" in await command(place, "gate", NODE)
+
+
 async def test_an_expired_order_is_ignored_and_removed(place: House) -> None:
     node = await place.kube.get(NODES, NODE)
     assert node is not None

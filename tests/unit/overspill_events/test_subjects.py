@@ -17,6 +17,7 @@ from overspill_events.catalog import (
     WorkloadRef,
 )
 from overspill_events.subjects import (
+    cluster_of,
     key_of,
     name_of_token,
     readable_key,
@@ -92,6 +93,7 @@ def test_filters_match_what_they_should(event):
     subject = subject_for(event, cluster="a.b", service="s")
     key = readable_key(subject).split("/")
     cls = type(event)
+    assert cluster_of(subject) == "a.b"
     assert matches(subject_filter(), subject)
     assert matches(subject_filter(cls), subject)
     assert matches(subject_filter(cls, cluster="a.b", key=key), subject)
