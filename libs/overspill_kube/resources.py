@@ -9,7 +9,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from overspill_kube.rules import Rule
-from overspill_objects import apps, batch, coordination, core, disruption, queues, scheduling
+from overspill_objects import apps, batch, coordination, core, disruption, extensions, queues, scheduling
 
 T = TypeVar("T")
 
@@ -96,6 +96,14 @@ PRIORITY_CLASSES = Resource(
     kind="PriorityClass",
     namespaced=False,
     view=scheduling.PriorityClass,
+)
+CUSTOM_RESOURCE_DEFINITIONS = Resource(
+    group="apiextensions.k8s.io",
+    version="v1",
+    plural="customresourcedefinitions",
+    kind="CustomResourceDefinition",
+    namespaced=False,
+    view=extensions.CustomResourceDefinition,
 )
 # Kueue's kinds; `Client.served` gives them in the version that a cluster has.
 KUEUE_GROUP = "kueue.x-k8s.io"

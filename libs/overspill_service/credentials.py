@@ -4,22 +4,16 @@ Run by a Job at installation, so that no password stands in a manifest. A Secret
 changes nothing, and who wants a new password deletes the Secret, runs it again and restarts both ends.
 """
 
-import asyncio
-import os
 import secrets
 import sys
-from pathlib import Path
 from typing import Final
 
 from overspill_bus.permissions import User, users
-from overspill_events.names import FIELD_MANAGER_PREFIX, PART_OF, PART_OF_LABEL
-from overspill_kube.client import Client, connect
-from overspill_kube.errors import ConfigError, KubeError, KubeUnavailable
+from overspill_events.names import PART_OF, PART_OF_LABEL
+from overspill_kube.client import Client
 from overspill_kube.grants import Grant, within
-from overspill_kube.outcomes import AlreadyExists, Done
 from overspill_kube.resources import SECRETS
-from overspill_kube.settings import KubeSettings
-from overspill_runtime.settings import PREFIX, CommonSettings, SettingsError, load
+from overspill_service import installing
 
 SERVICE: Final = "credentials"
 SECRET_PREFIX: Final = "overspill-nats-"  # noqa: S105  + the user's name
@@ -40,43 +34,17 @@ def secret_body(user: User, password: str, namespace: str) -> dict[str, object]:
     }
 
 
-async def ensure(client: Client, namespace: str) -> dict[str, bool]:
-    """Create the Secrets that are missing; user → whether it was. Raises KubeUnavailable, KubeError."""
-    made: dict[str, bool] = {}
-    for user in users():
-        # A letter first: nats-server reads values of its environment as it reads its configuration, where digits are
-        # a number.
-        body = secret_body(user, f"p{secrets.token_hex(24)}", namespace)
-        outcome = await client.create(SECRETS, body, namespace)
-        if not isinstance(outcome, Done | AlreadyExists):
-            raise KubeError(f"secret {namespace}/{SECRET_PREFIX}{user.name}: {outcome}", status=0)
-        made[user.name] = isinstance(outcome, Done)
-    return made
-
-
-async def run(settings: CommonSettings) -> None:
-    """Make them in the settings' namespace, and say which were there."""
-    kube = KubeSettings(
-        kubeconfig=settings.kubeconfig, context=settings.context, user_agent=f"{FIELD_MANAGER_PREFIX}{SERVICE}"
-    )
-    async with connect(kube) as client:
-        for name, was_made in (await ensure(client, settings.namespace)).items():
-            sys.stderr.write(f"secret {SECRET_PREFIX}{name}: {'made' if was_made else 'kept'}\n")
+async def ensure(client: Client, namespace: str) -> installing.Made:
+    """Create the Secrets that are missing. Raises KubeUnavailable, KubeError."""
+    # A letter first: nats-server reads values of its environment as it reads its configuration, where digits are
+    # a number.
+    bodies = (secret_body(user, f"p{secrets.token_hex(24)}", namespace) for user in users())
+    return await installing.create_missing(client, SECRETS, bodies, namespace)
 
 
 def main() -> int:
-    """Exit codes: 0 all there, 1 the API server refused or is away, 2 settings that cannot be used."""
-    file = os.environ.get(f"{PREFIX}SETTINGS", "").strip()
-    try:
-        settings = load(CommonSettings, service=SERVICE, env=os.environ, file=Path(file) if file else None)
-        asyncio.run(run(settings))
-    except (SettingsError, ConfigError) as error:
-        sys.stderr.write(f"overspill {SERVICE}: {error}\n")
-        return 2
-    except (KubeUnavailable, KubeError) as error:
-        sys.stderr.write(f"overspill {SERVICE}: {error}\n")
-        return 1
-    return 0
+    """Make them in the settings' namespace. The exit codes are those of `installing.run`."""
+    return installing.run(SERVICE, lambda client, settings: ensure(client, settings.namespace))
 
 
 if __name__ == "__main__":

@@ -9,10 +9,19 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from overspill_demo.arrangement import VIRTUAL_NODE
-from overspill_demo.ground.inventory import CRDS, MARKED, is_ours
+from overspill_demo.ground.inventory import MARKED, is_ours
 from overspill_kube.client import Client
 from overspill_kube.errors import KubeError
-from overspill_kube.resources import KUEUE_GROUP, KUEUE_VERSIONS, LEASES, NAMESPACES, NODES, PODS, Resource
+from overspill_kube.resources import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    KUEUE_GROUP,
+    KUEUE_VERSIONS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    Resource,
+)
 
 GONE_WITHIN_S: Final = 180.0
 LOOK_EVERY_S: Final = 0.5
@@ -51,7 +60,7 @@ async def _remove(kube: Client, found: list[tuple[Resource[Any], str]]) -> None:
     """One round: whatever is deleted already is only waited for."""
     definitions_wait = any(resource is NAMESPACES for resource, _ in found)
     for resource, name in found:
-        if resource is CRDS and definitions_wait:
+        if resource is CUSTOM_RESOURCE_DEFINITIONS and definitions_wait:
             continue  # a namespace cannot end while its objects' kind is vanishing
         await kube.delete(resource, name)
     for namespace in [name for resource, name in found if resource is NAMESPACES]:

@@ -1,7 +1,7 @@
 """What the demo puts into a cluster, and the marks by which it finds it again: also what a killed demo left there.
 
-Data only; who makes and who removes it is not known here. The policies are those of `deploy/`, and the kinds of Kueue
-those that the tests use; a test keeps the copies equal, since a package cannot reach out of its own tree.
+Data only; who makes and who removes it is not known here. The policies are those of `deploy/`; a test keeps the copies
+equal, since a package cannot reach out of its own tree. The kinds of Kueue are those that an installation defines.
 """
 
 from collections.abc import Mapping
@@ -14,6 +14,7 @@ from overspill_demo import objects
 from overspill_events import names
 from overspill_kube.resources import (
     CLUSTER_QUEUES,
+    CUSTOM_RESOURCE_DEFINITIONS,
     NAMESPACES,
     NODES,
     PRIORITY_CLASSES,
@@ -40,7 +41,6 @@ def _cluster_wide(group: str, plural: str, kind: str) -> Resource[Named]:
     return Resource(group=group, version="v1", plural=plural, kind=kind, namespaced=False, view=Named)
 
 
-CRDS: Final = _cluster_wide("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition")
 POLICIES: Final = _cluster_wide("admissionregistration.k8s.io", "mutatingadmissionpolicies", "MutatingAdmissionPolicy")
 BINDINGS: Final = _cluster_wide(
     "admissionregistration.k8s.io", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"
@@ -55,19 +55,15 @@ MARKED: Final[tuple[tuple[Resource[Any], str], ...]] = (
     (CLUSTER_QUEUES, MARK),
     (RESOURCE_FLAVORS, MARK),
     (PRIORITY_CLASSES, MARK),
-    (CRDS, MARK),
+    (CUSTOM_RESOURCE_DEFINITIONS, MARK),
 )
-
-
-def kinds_of_kueue() -> list[dict[str, Any]]:
-    """The CustomResourceDefinitions of the queue objects."""
-    return _documents("kueue.yaml")
 
 
 def policies() -> list[tuple[Resource[Named], dict[str, Any]]]:
     """The admission policies and their bindings."""
     kinds = {resource.kind: resource for resource in (POLICIES, BINDINGS)}
-    return [(kinds[document["kind"]], document) for document in _documents("policies.yaml")]
+    documents = yaml.safe_load_all((Path(__file__).parent / "policies.yaml").read_text())
+    return [(kinds[document["kind"]], document) for document in documents]
 
 
 def is_ours(metadata: ObjectMeta) -> bool:
@@ -80,7 +76,3 @@ def marked(document: Mapping[str, Any]) -> dict[str, Any]:
     metadata = document["metadata"]
     labels = {**metadata.get("labels", {}), objects.MADE_BY_LABEL: objects.MADE_BY}
     return {**document, "metadata": {**metadata, "labels": labels}}
-
-
-def _documents(name: str) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all((Path(__file__).parent / name).read_text()))

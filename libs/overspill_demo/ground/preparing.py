@@ -7,10 +7,8 @@ from typing import Any, Final
 from overspill_demo.ground.clearing import clear, leftovers
 from overspill_demo.ground.inventory import (
     ALL_NAMESPACES,
-    CRDS,
     POLICIES,
     is_ours,
-    kinds_of_kueue,
     marked,
     policies,
 )
@@ -20,6 +18,7 @@ from overspill_kube.errors import KubeError
 from overspill_kube.outcomes import AlreadyExists, Done
 from overspill_kube.resources import (
     CLUSTER_QUEUES,
+    CUSTOM_RESOURCE_DEFINITIONS,
     KUEUE_VERSIONS,
     LEASES,
     LOCAL_QUEUES,
@@ -30,6 +29,7 @@ from overspill_kube.resources import (
 )
 from overspill_objects.core import Node
 from overspill_objects.quantity import parse_quantity
+from overspill_service.crds import definitions
 
 SERVED_WITHIN_S: Final = 60.0
 LOOK_EVERY_S: Final = 0.2
@@ -58,8 +58,8 @@ async def prepare(kube: Client) -> None:
     Raises GroundError for what is refused or does not come, KubeUnavailable and KubeError.
     """
     await _create(kube, NAMESPACES, {"metadata": {"name": names.SYSTEM_NAMESPACE}})
-    for kind in kinds_of_kueue():
-        await _create(kube, CRDS, kind)
+    for kind in definitions():
+        await _create(kube, CUSTOM_RESOURCE_DEFINITIONS, kind)
     for resource, document in policies():
         await _create(kube, resource, document)
     for queue_kind in (CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS):

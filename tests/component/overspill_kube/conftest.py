@@ -7,17 +7,16 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-import yaml
 
 from overspill_kube.client import Client, connect
 from overspill_kube.outcomes import Done
 from overspill_kube.resources import NAMESPACES, PODS
 from overspill_kube.settings import KubeSettings, WatchTiming
+from overspill_service.crds import definitions
 from tests.support.cluster_choice import real_cluster
 from tests.support.kube_place import Place, done, eventually, pod_body, unique
 from tests.support.lab_apiserver import lab_apiserver
 
-CRDS = Path(__file__).parents[2] / "cluster" / "crds" / "kueue.yaml"
 QUICK = WatchTiming(server_seconds=(20, 30), silence_seconds=10, stale_seconds=60, backoff_seconds=(0.02, 0.2))
 
 
@@ -38,7 +37,7 @@ async def kubeconfig(request: pytest.FixtureRequest) -> AsyncIterator[Path]:
 
 async def _install_crds(kubeconfig: Path) -> None:
     async with connect(KubeSettings(kubeconfig=str(kubeconfig))) as client:
-        for crd in yaml.safe_load_all(CRDS.read_text()):
+        for crd in definitions():
             path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
             status, body = await client.raw("POST", path, body=crd)
             assert status in {201, 409}, body  # an existing cluster may have Kueue's own

@@ -10,6 +10,7 @@ import pytest
 
 from overspill_events import names
 from overspill_kube import resources
+from overspill_service import crds
 from tests.support.manifests import COMPONENT, DEPLOY, INSTALL, SERVICES, documents, files, name_of, pod_specs
 
 RENDERED = documents(INSTALL)
@@ -147,18 +148,17 @@ def test_images_have_versions_and_no_host() -> None:
 
 
 def test_the_queues_kinds_are_those_that_the_admitter_reads() -> None:
-    crds = {one["spec"]["names"]["plural"]: one for one in documents(DEPLOY / "components/kueue-crds/kueue.yaml")}
+    kinds = {one["spec"]["names"]["plural"]: one for one in documents(DEPLOY / "components/kueue-crds/kueue.yaml")}
     for kind in (resources.CLUSTER_QUEUES, resources.LOCAL_QUEUES, resources.RESOURCE_FLAVORS):
-        spec = crds.pop(kind.plural)["spec"]
+        spec = kinds.pop(kind.plural)["spec"]
         assert (spec["group"], spec["names"]["kind"]) == (kind.group, kind.kind)
         assert spec["scope"] == ("Namespaced" if kind.namespaced else "Cluster")
         assert {version["name"] for version in spec["versions"] if version["served"]} == set(resources.KUEUE_VERSIONS)
-    assert crds == {}
+    assert kinds == {}
 
 
-def test_they_are_the_ones_that_the_tests_use() -> None:
-    used = Path(__file__).parents[2] / "cluster" / "crds" / "kueue.yaml"
-    assert documents(DEPLOY / "components/kueue-crds/kueue.yaml") == documents(used)
+def test_they_are_the_ones_that_the_package_holds() -> None:
+    assert documents(DEPLOY / "components/kueue-crds/kueue.yaml") == crds.definitions()
 
 
 def test_install_yaml_holds_every_object_of_base_as_written() -> None:

@@ -27,16 +27,15 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-import yaml
 
 from overspill_lab import leash
+from overspill_service.crds import definitions
 from tests.cluster.controlplane.build import binaries
 from tests.contract.kubernetes.client import DEADLINE_S, Api, Endpoint, Object, endpoint_of, eventually
 from tests.contract.kubernetes.objects import NODES, kill, make_ready, node, pod, unique
 from tests.support.cluster_choice import existing_cluster, real_cluster
 
 HTTP_CONFLICT = 409
-CRDS = Path(__file__).parents[2] / "cluster" / "crds" / "kueue.yaml"
 
 
 @pytest_asyncio.fixture(
@@ -64,7 +63,7 @@ async def _real() -> AsyncIterator[Endpoint]:
 
 async def _install_crds(api: Api) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    for crd in yaml.safe_load_all(CRDS.read_text()):
+    for crd in definitions():
         reply = await api.post(path, crd)
         if reply.status != HTTP_CONFLICT:  # an existing cluster may have Kueue's own
             reply.ok()

@@ -11,6 +11,7 @@ from overspill_demo.scenario import built_in, load
 from overspill_events import names
 from overspill_objects.core import Node, NodeStatus
 from overspill_objects.meta import ObjectMeta
+from overspill_service.crds import definitions
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -23,10 +24,6 @@ def documents(path: str) -> list:
 def test_the_policies_are_those_of_the_deployment():
     shipped = [document for _, document in inventory.policies()]
     assert shipped == documents("deploy/base/policies/mutating.yaml")
-
-
-def test_the_kinds_of_kueue_are_those_of_the_tests():
-    assert inventory.kinds_of_kueue() == documents("tests/cluster/crds/kueue.yaml")
 
 
 def test_the_priorities_are_those_of_the_deployment():
@@ -49,7 +46,7 @@ def test_everything_that_the_story_makes_carries_the_mark():
         objects.deployment(scenario.inference[0]),
         objects.disruption_budget(scenario.inference[0], frozen=False),
         *(inventory.marked(document) for _, document in inventory.policies()),
-        *(inventory.marked(document) for document in inventory.kinds_of_kueue()),
+        *(inventory.marked(document) for document in definitions()),
     ]
     key, value = inventory.MARK.split("=")
     assert all(one["metadata"]["labels"][key] == value for one in made)

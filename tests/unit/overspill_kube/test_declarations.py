@@ -38,7 +38,7 @@ def test_every_effect_says_what_it_may_do() -> None:
 
 def test_every_resource_is_declared_with_its_own_kind() -> None:
     declared = [value for value in vars(resources).values() if isinstance(value, resources.Resource)]
-    assert len(declared) == 16
+    assert len(declared) == 17
     assert all(resource.view.__name__ == resource.kind for resource in declared)
     assert len({(resource.group, resource.plural) for resource in declared}) == len(declared)
 
