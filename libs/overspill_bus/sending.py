@@ -47,6 +47,7 @@ class Sender:
         self._emptied = asyncio.Event()
         self._emptied.set()
         self._floor = 1  # the stream's sequence from which our next message can be
+        self._said: set[str] = set()  # failures of the letter under way: each is logged once
 
     def put(self, letter: Letter) -> None:
         """Append to the outbox; a letter that had to make room is lost, and whoever waits for it is told."""
@@ -54,6 +55,7 @@ class Sender:
         self._filled.set()
         self._emptied.clear()
         if dropped is not None:
+            self._said.clear()
             self.last_error = f"buffer full: {dropped.envelope.type} was dropped"
             LOG.warning("bus %s", self.last_error)
             _fail(dropped, BusUnavailable(self.last_error))
@@ -80,7 +82,8 @@ class Sender:
             try:
                 await self._attempt(letter)
             except NoResponders as error:
-                self._note_failure(error)
+                # Before the first event it is the ordinary start: the streams are made now, here or by somebody else.
+                self._note_failure(error, level=logging.INFO if self._floor == 1 else logging.WARNING)
                 await self._ensure_stream()
             except BusUnavailable as error:
                 letter.uncertain |= error.maybe_stored
@@ -145,6 +148,7 @@ class Sender:
     def _settle(self, letter: Letter, envelope: Envelope, sequence: int, *, duplicate: bool) -> None:
         self._floor = max(self._floor, sequence + 1)
         self.last_error = None
+        self._said.clear()
         if duplicate:
             self.outbox.not_needed()
             envelope = letter.envelope
@@ -155,6 +159,7 @@ class Sender:
             letter.done.set_result(Published(sequence=sequence, duplicate=duplicate, envelope=stored))
 
     def _refuse(self, letter: Letter, error: ApiError) -> None:
+        self._said.clear()
         if letter.done is not None or letter.must_ack:
             self.outbox.not_needed()
             _fail(letter, error)
@@ -168,9 +173,11 @@ class Sender:
         except (BusUnavailable, ApiError) as error:
             self._note_failure(error)
 
-    def _note_failure(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception, *, level: int = logging.WARNING) -> None:
         self.last_error = str(error)
-        LOG.warning("bus cannot publish: %s", error)
+        if self.last_error not in self._said:
+            self._said.add(self.last_error)
+            LOG.log(level, "bus cannot publish: %s", error)
 
     def _note_empty(self) -> None:
         if not len(self.outbox):

@@ -1,6 +1,7 @@
 """Publishing against a real server: order, numbers, causes, outages, duplicates, refusals."""
 
 import asyncio
+import logging
 
 import pytest
 from nats.js.errors import NotFoundError
@@ -206,6 +207,24 @@ async def test_a_missing_stream_is_made(server, bus, witness):
         await witness.js.stream_info("DLQ")
     await bus.ensure_topology()
     assert (await witness.js.stream_info("DLQ")).config.subjects == ["overspill.dlq.>"]
+
+
+async def test_waiting_for_the_streams_is_said_once_and_is_no_warning_at_the_start(server, bus_of, witness, caplog):
+    """Services start before their streams are made; a stream that goes away later is worth a warning."""
+    caplog.set_level(logging.INFO, logger="overspill_bus")
+
+    def said() -> list[str]:
+        return [one.levelname for one in caplog.records if "cannot publish: nobody serves" in one.getMessage()]
+
+    async with bus_of(server, makes_streams=False) as bus:
+        for gone in (["INFO"], ["INFO", "WARNING"]):
+            with pytest.raises(BusUnavailable, match="nobody serves"):  # it has been tried several times meanwhile
+                await bus.publish(opened("a"), timeout=1)
+            assert said() == gone
+            await bus.ensure_topology()
+            assert await bus.flush(30)
+            await witness.js.delete_stream("EVENTS")
+    assert said() == ["INFO", "WARNING"]
 
 
 async def test_an_event_that_is_too_large_is_refused_where_it_is_said(bus, witness):

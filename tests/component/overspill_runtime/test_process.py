@@ -10,7 +10,7 @@ import aiohttp
 
 PROGRAM = textwrap.dedent(
     """
-    import asyncio, contextlib, sys
+    import asyncio, contextlib, logging, sys
     from overspill_runtime import process as runtime
     from overspill_runtime.process import start
     from overspill_runtime.settings import CommonSettings
@@ -21,6 +21,9 @@ PROGRAM = textwrap.dedent(
             raise RuntimeError("as asked")
         if sys.argv[1] == "end":
             return
+        logging.getLogger("somebody").info("not of interest")
+        logging.getLogger("somebody").warning("of %s", "interest")
+        logging.getLogger("overspill_bus").info("ours")
         process.log.info("ready")
         if sys.argv[1] == "deaf":
             runtime.STOP_AGAIN_SECONDS = 0.2
@@ -61,6 +64,21 @@ async def test_sigterm_stops_gracefully_with_exit_code_0():
     assert entry["ready"]["stopping"] == "is stopping"
     assert (entry["service"], entry["level"]) == ("cook", "info")
     assert await child.wait() == 0
+
+
+async def test_what_libraries_say_is_a_record_of_the_service_too():
+    """Of others from warnings upwards, of ours at the service's own level; never a line that is no JSON."""
+    child = await program("wait")
+    first = json.loads(await child.stderr.readline())
+    assert first["event"] == "listening"
+    heard = [json.loads(await child.stderr.readline()) for _ in range(2)]
+    assert [(one["level"], one["event"], one["logger"], one["service"]) for one in heard] == [
+        ("warning", "of interest", "somebody", "cook"),
+        ("info", "ours", "overspill_bus", "cook"),
+    ]
+    assert all(one["timestamp"] for one in heard)
+    child.terminate()
+    await child.communicate()
 
 
 async def test_a_cancellation_that_got_lost_is_repeated():
