@@ -2,16 +2,27 @@
 SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
+WHICH := -c 'import sys; print(sys.version)'
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-cluster test-image cluster-binaries check bench lock clean
+.PHONY: FORCE help venv demo test test-cluster test-image cluster-binaries check bench lock clean
 
 help: ## what there is to type
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: .venv/.installed ## make or refresh .venv (done by the others when needed)
 
+# A PYTHON that was asked for and is not the one of .venv: .venv is made anew.
+ifneq ($(origin PYTHON),file)
+ifneq ($(shell "$(PYTHON)" $(WHICH) 2>&1),$(shell $(BIN)/python $(WHICH) 2>&1))
+.venv/.installed: FORCE
+endif
+endif
+
 .venv/.installed: pyproject.toml requirements-dev.lock
-	@test -n "$(PYTHON)" || { echo "Overspill needs Python 3.11 or newer on the PATH (or PYTHON=/path/to/python)." >&2; exit 2; }
+	@test -n "$(PYTHON)" && "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Overspill needs Python 3.11 or newer on the PATH (or PYTHON=/path/to/python)." >&2; exit 2; }
+	@if [ -e .venv ] && [ "$$("$(PYTHON)" $(WHICH))" != "$$($(BIN)/python $(WHICH) 2>&1)" ]; then \
+	  echo "replacing .venv, which is of another Python" >&2; rm -rf .venv; fi
 	@echo "installing into .venv (once)…" >&2
 	@if command -v uv >/dev/null; then \
 	  uv venv --quiet --allow-existing --python "$(PYTHON)" .venv && \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from pathlib import Path
 
@@ -174,6 +175,15 @@ def test_the_control_plane_does_not_ask_for_the_go_that_prometheus_needs(
     with pytest.raises(BuildError, match=r"the real Prometheus is built with Go 1\.26\.7 or newer"):
         prometheus()
     assert binaries().etcd.is_file()
+
+
+def test_the_documents_name_the_go_that_builds_everything() -> None:
+    suites = (modules.CONTROL_PLANE, modules.NODES, modules.MONITORING)
+    needed = ".".join(map(str, max(module.go_needed for suite in suites for module in suite.modules)))
+    root = Path(__file__).parents[2]
+    for document in ("README.md", "docs/real-cluster.md"):
+        named = re.findall(r"needs Go ([\d.]+) or newer", (root / document).read_text())
+        assert named == [needed], document
 
 
 def test_the_command_prints_what_it_has_and_fails_for_what_it_has_not(
