@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from overspill_bus import Bus, BusSettings, BusUnavailable
+from overspill_bus import ApiError, Bus, BusSettings, BusUnavailable
 from overspill_bus import connect as connect_bus
 from overspill_cli.clusters import Place
 from overspill_cli.findings import Finding, Health
@@ -81,8 +81,9 @@ async def bus_findings(bus: Bus, clock: Clock) -> AsyncIterator[Finding]:
     """The stream, and when each source was last heard."""
     try:
         state = (await bus.stream_info()).state
-    except BusUnavailable as error:
-        yield _problem("stream EVENTS", str(error), "start a service, it creates the stream; is JetStream on (-js)?")
+    except (ApiError, BusUnavailable) as error:
+        advice = "a service makes it, in the cluster the Job overspill-topology: does it run? is JetStream on (-js)?"
+        yield _problem("stream EVENTS", str(error), advice)
         return
     yield Finding(what="stream EVENTS", health=Health.OK, detail=f"{state.messages} events, {state.bytes:,} bytes")
     dead = [letter async for letter in bus.dead_letters()]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from overspill_bus.testing import nats_server
 from overspill_events import catalog, names
 from overspill_events.catalog import CATALOG
 from overspill_events.reasons import GateReason
@@ -56,6 +57,20 @@ async def test_doctor_names_a_missing_taint_and_exits_with_1(place: House):
     code, found = await findings(settled(place))
     assert code == 1
     assert names.BASE_TAINT in found["virtual node external"]["detail"]
+
+
+async def test_a_bus_without_streams_is_a_finding_and_no_traceback(place: House):
+    """An installation whose streams nobody has made yet."""
+    await place.node("external", 100, labels={names.VIRTUAL_LABEL: "true"})
+    async with nats_server() as empty:
+        env = settled(place) | {"OVERSPILL_NATS_URL": empty.url}
+        code, found = await findings(env)
+        assert code == 1
+        assert "stream not found" in found["stream EVENTS"]["detail"]
+        assert "overspill-topology" in found["stream EVENTS"]["advice"]
+        code, out, err = await overspill("gate", "external", env=env)
+        assert (code, err) == (0, "")
+        assert "why is not known" in out
 
 
 async def test_doctor_says_what_cannot_be_reached_and_what_is_set_wrong(tmp_path: Path):
