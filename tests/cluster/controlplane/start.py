@@ -41,6 +41,7 @@ class _Wanted:
     audit: bool
     gates: list[str]
     runtime_config: list[str]
+    emulated_version: list[str]
     controller_flags: tuple[str, ...]
 
 
@@ -88,11 +89,13 @@ async def control_plane(
     audit: bool = False,
     feature_gates: Mapping[str, bool] | None = None,
     runtime_config: tuple[str, ...] = (),
+    emulated_version: str | None = None,
     controller_flags: tuple[str, ...] = (),
 ) -> AsyncIterator[ControlPlane]:
     """A running control plane; ended and forgotten when the block ends, however it ends.
 
-    `feature_gates` go to every program, `runtime_config` (such as `scheduling.k8s.io/v1beta1=true`) to the API server,
+    `feature_gates` go to every program, `runtime_config` (such as `scheduling.k8s.io/v1beta1=true`) and an
+    `emulated_version` (such as `1.35`: serve what that one served) to the API server,
     `controller_flags` (such as `--node-monitor-grace-period=4s`) to the controllers.
     With `audit` every request is written as a JSON line to `ControlPlane.audit_log`. The first call on a machine builds the
     programs, which takes minutes. Raises BuildError when that cannot be done and StartError when a program does not
@@ -105,6 +108,7 @@ async def control_plane(
         audit=audit,
         gates=[f"--feature-gates={name}={str(on).lower()}" for name, on in (feature_gates or {}).items()],
         runtime_config=[f"--runtime-config={entry}" for entry in runtime_config],
+        emulated_version=[f"--emulated-version={emulated_version}"] if emulated_version is not None else [],
         controller_flags=controller_flags,
     )
     plane = await with_free_ports(lambda: _start(programs, wanted))
@@ -181,6 +185,7 @@ async def _start_apiserver(plane: ControlPlane, program: Path, etcd_url: str, wa
         "--authorization-mode=RBAC",
         *wanted.gates,
         *wanted.runtime_config,
+        *wanted.emulated_version,
     ]
     if plane.audit_log is not None:
         policy = plane.folder / "audit-policy.json"
