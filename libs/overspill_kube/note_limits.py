@@ -12,11 +12,12 @@ PER_SECOND: Final = 2.0
 
 
 class NoteLimits:
-    """Which notes may be written now; times are a monotonic clock's seconds."""
+    """Which notes may be written now: `burst` at once, `per_second` after; times are a monotonic clock's seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, burst: int = BURST, per_second: float = PER_SECOND) -> None:
+        self._burst, self._per_second = float(burst), per_second
         self._written: OrderedDict[tuple[str, str, str], float] = OrderedDict()
-        self._tokens = float(BURST)
+        self._tokens = self._burst
         self._filled_at = 0.0
 
     def __len__(self) -> int:
@@ -29,7 +30,7 @@ class NoteLimits:
             self._written.popitem(last=False)
         if key in self._written:
             return False
-        self._tokens = min(float(BURST), self._tokens + (now - self._filled_at) * PER_SECOND)
+        self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._per_second)
         self._filled_at = now
         if self._tokens < 1:
             return False

@@ -134,6 +134,9 @@ class Reconciler:
             await self._adopt(pod, sighting)
         mark = Mark(provider=sighting.provider, instance=instance.id, price_per_hour=instance.price_per_hour)
         wrote = await self._effects.adopt(pod, mark)
+        if wrote and sighting.created_here:
+            bought = f"{instance.offering} at ${instance.price_per_hour:g} an hour"
+            await self._record.note_turn(pod, "InstanceCreated", f"{instance.id} at {sighting.provider}: {bought}")
         if decision.desired is None:
             return None
         if wrote:
@@ -153,6 +156,7 @@ class Reconciler:
                 ),
                 uid,
             )
+            await self._record.note_turn(pod, "InstanceRunning", f"{instance.id} at {sighting.provider} runs the pod")
         return None
 
     async def _adopt(self, pod: Pod, sighting: Sighting) -> None:

@@ -13,11 +13,14 @@ from overspill_events.envelope import Envelope
 from overspill_events.reasons import SpillReason
 from overspill_kube.client import Client
 from overspill_kube.effects import record_event
+from overspill_kube.note_limits import NoteLimits
 from overspill_objects.core import Pod
 from overspill_objects.meta import ObjectReference
 
 ACK_SECONDS = 1.0  # an intent waits this long for the stream; afterwards it is sent when the stream answers
 COMPONENT = "overspill-bridge"
+# Turns of a pod's life are bounded by the pods themselves: hundreds may overflow at once, and each should have its own.
+TURNS_AT_ONCE, TURNS_PER_SECOND = 200, 10.0
 
 
 class Record:
@@ -30,6 +33,7 @@ class Record:
         self._metrics = metrics
         self._threads: dict[str, Envelope] = {}
         self._deferred: dict[str, SpillReason] = {}
+        self._turns = NoteLimits(burst=TURNS_AT_ONCE, per_second=TURNS_PER_SECOND)
 
     def say(self, event: Event) -> None:
         """Something about no pod in particular."""
@@ -77,13 +81,22 @@ class Record:
 
     async def note(self, pod: Pod, reason: str, message: str) -> None:
         """A Warning for whoever describes the pod; losing it loses nothing."""
-        meta = pod.metadata
-        reference = ObjectReference(
-            api_version="v1", kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid
+        await record_event(
+            self._kube, _reference(pod), reason=reason, message=message, component=COMPONENT, type="Warning"
         )
-        await record_event(self._kube, reference, reason=reason, message=message, component=COMPONENT, type="Warning")
+
+    async def note_turn(self, pod: Pod, reason: str, message: str) -> None:
+        """A turn in the pod's life, as it should go, for whoever describes it; losing it loses nothing."""
+        await record_event(
+            self._kube, _reference(pod), reason=reason, message=message, component=COMPONENT, limits=self._turns
+        )
 
     def forget(self, uid: str) -> None:
         """Nothing more will be said about this pod."""
         self._threads.pop(uid, None)
         self._deferred.pop(uid, None)
+
+
+def _reference(pod: Pod) -> ObjectReference:
+    meta = pod.metadata
+    return ObjectReference(api_version="v1", kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid)

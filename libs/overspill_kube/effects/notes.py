@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from overspill_kube.client import Client
 from overspill_kube.errors import KubeUnavailable
+from overspill_kube.note_limits import NoteLimits
 from overspill_kube.outcomes import Done
 from overspill_kube.resources import EVENTS
 from overspill_objects.meta import ObjectReference
@@ -24,13 +25,15 @@ async def record_event(
     message: str,
     component: str,
     type: Literal["Normal", "Warning"] = "Normal",  # noqa: A002  the field's own name
+    limits: NoteLimits | None = None,
 ) -> bool:
     """Leave a note beside an object (cluster-wide ones: in namespace default). `reason` is one CamelCase word.
 
-    Returns whether it was written: not when the same was said lately, when there are too many, or when the server
-    refuses or cannot be reached. No exception for any of these, because nothing may depend on a note.
+    `limits`: of notes that have a budget of their own; absent: the process' one. Returns whether it was written: not
+    when the same was said lately, when there are too many, or when the server refuses or cannot be reached. No
+    exception for any of these, because nothing may depend on a note.
     """
-    limits = client.note_limits
+    limits = limits or client.note_limits
     if not limits.allow((involved.uid, reason, message), client.clock.monotonic()):
         return False
     namespace = involved.namespace or "default"

@@ -73,6 +73,13 @@ def test_notes_are_limited_all_together_and_the_limit_recovers() -> None:
     assert limits.allow(("later", "r", "m"), 1)
 
 
+def test_notes_with_a_budget_of_their_own_have_that() -> None:
+    limits = NoteLimits(burst=3, per_second=0.5)
+    assert sum(limits.allow((str(number), "r", "m"), 0) for number in range(10)) == 3
+    assert not limits.allow(("soon", "r", "m"), 1)
+    assert limits.allow(("later", "r", "m"), 2)
+
+
 def test_notes_are_not_remembered_without_bound() -> None:
     limits = NoteLimits()
     for number in range(20_000):
