@@ -1,6 +1,7 @@
 """A service's life around its body.
 
 With the bus away the body still starts: the bridge must work without it, and the others hold still by their own rules.
+In observe mode the body's client sends no write, whatever the body forgets; only the lease is still written.
 """
 
 import asyncio
@@ -17,13 +18,15 @@ from overspill_bus.errors import BusClosed
 from overspill_bus.settings import BusSettings
 from overspill_events.catalog import LeadershipLost, LeadershipTaken, ServiceStarted, ServiceStopped
 from overspill_events.names import FIELD_MANAGER_PREFIX
+from overspill_kube.client import Client
 from overspill_kube.client import connect as connect_kube
 from overspill_kube.errors import ConfigError
+from overspill_kube.fence import fenced
 from overspill_kube.lease import run_as_leader
 from overspill_kube.settings import KubeSettings
 from overspill_runtime.process import Process, start
 from overspill_runtime.process import process as start_process
-from overspill_runtime.settings import CommonSettings, SettingsError, describe
+from overspill_runtime.settings import CommonSettings, Mode, SettingsError, describe
 from overspill_service.context import Context
 from overspill_service.metrics import ServiceMetrics
 
@@ -94,7 +97,7 @@ async def serve(
         )
         async with _told_when_stopped(bus, service, process):
             if lease is None:
-                await body(context)
+                await body(_given(context, context.kube))
             else:
                 await _lead(context, body, service=service, lease=lease, metrics=metrics)
 
@@ -127,13 +130,20 @@ async def _lead(context: Context[S], body: Body[S], *, service: str, lease: str,
         name=lease,
         namespace=context.settings.namespace,
         identity=holder,
-        body=lambda kube: body(msgspec.structs.replace(context, kube=kube)),
+        body=lambda kube: body(_given(context, kube)),
         on_taken=taken,
         on_lost=lost,
         on_trouble=trouble,
         clock=context.clock,
         duration=context.settings.lease_seconds,
     )
+
+
+def _given(context: Context[S], kube: Client) -> Context[S]:
+    """What the body gets, with the client it may use."""
+    if context.mode is Mode.OBSERVE:
+        kube = fenced(kube, lambda: "OVERSPILL_MODE=observe")
+    return msgspec.structs.replace(context, kube=kube)
 
 
 @contextlib.asynccontextmanager

@@ -11,6 +11,10 @@ import aiohttp
 import pytest
 
 from overspill_events.catalog import LeadershipLost, LeadershipTaken, ServiceStarted, ServiceStopped
+from overspill_kube.effects import record_event
+from overspill_kube.errors import KubeUnavailable
+from overspill_kube.resources import EVENTS, NODES, PODS
+from overspill_objects.meta import ObjectReference
 from overspill_runtime.process import process
 from overspill_runtime.settings import CommonSettings, load
 from overspill_service import serve
@@ -90,6 +94,27 @@ async def test_a_body_that_ends_ends_the_service(home):
 
     await serve("cook", settings(home), ends)
     assert (await home.events(ServiceStopped))[0].event.reason == "ended"
+
+
+@pytest.mark.parametrize("lease", [None, "overspill-cook"])
+async def test_an_observing_body_reads_and_can_write_nothing(home, lease):
+    """Whatever it forgets to check; its lease is its process', not its own, and is held all the while."""
+    pod = {"metadata": {"name": "dish"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    seen = []
+
+    async def body(context):
+        about = ObjectReference(api_version="v1", kind="Node", name="stove", uid="u")
+        noted = await record_event(context.kube, about, reason="Hot", message="careful", component="cook")
+        with pytest.raises(KubeUnavailable, match="OVERSPILL_MODE=observe"):
+            await context.kube.create(PODS, pod, "default")
+        seen.append((noted, len((await context.kube.list(NODES)).items)))
+
+    await home.node("stove", 0)
+    await serve("cook", settings(home, OVERSPILL_MODE="observe"), body, lease=lease)
+    assert seen == [(False, 1)]
+    assert (await home.kube.list(PODS)).items == ()
+    assert (await home.kube.list(EVENTS)).items == ()
+    assert ("LeadershipTaken" in await said(home)) is (lease is not None)
 
 
 async def test_with_the_bus_away_the_body_runs_and_its_words_arrive_later(home):
