@@ -87,7 +87,7 @@ class Bus:
     def problem(self) -> str | None:
         """For readiness: why the bus cannot be used as it should, or None."""
         if self._sending is not None and self._sending.done():
-            return f"the bus has ended: {self._connection.last_error}"
+            return f"the bus has ended: {self._connection.last_error or 'closed'}"
         if not self.connected:
             where = without_passwords(self._settings.nats_url)
             return f"not connected to {where}: {self._connection.last_error or 'trying'}"

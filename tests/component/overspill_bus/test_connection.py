@@ -58,6 +58,12 @@ async def test_it_is_back_after_every_restart(server, bus):
     assert bus.problem() is None
 
 
+async def test_a_bus_that_was_closed_says_no_more_than_that(server, bus_of):
+    async with bus_of(server) as bus:
+        pass
+    assert bus.problem() == "the bus has ended: closed"
+
+
 async def test_stopping_takes_no_drain_timeout(server, bus_of):
     """Readers and consumers in the middle of quiet requests, cancelled ones, and unread messages."""
     async with asyncio.timeout(60):
