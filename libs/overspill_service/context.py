@@ -1,4 +1,4 @@
-"""What a service's body is given."""
+"""What a service's body is given: with an API server, or without for one that needs none."""
 
 from typing import Any, Generic, TypeVar
 
@@ -15,12 +15,11 @@ from overspill_runtime.settings import CommonSettings, Mode
 S = TypeVar("S", bound=CommonSettings)
 
 
-class Context(Struct, Generic[S], frozen=True, kw_only=True):
-    """The process, its connections and what they were made from."""
+class BusContext(Struct, Generic[S], frozen=True, kw_only=True):
+    """The process, its connection to the bus, and what they were made from."""
 
     process: Process[S]
     bus: Bus
-    kube: Client
 
     @property
     def settings(self) -> S:
@@ -49,3 +48,9 @@ class Context(Struct, Generic[S], frozen=True, kw_only=True):
     @property
     def identity(self) -> str:
         return self.process.settings.identity
+
+
+class Context(BusContext[S], Generic[S], frozen=True, kw_only=True):
+    """With a connection to the cluster."""
+
+    kube: Client

@@ -27,11 +27,12 @@ from overspill_kube.settings import KubeSettings
 from overspill_runtime.process import Process, start
 from overspill_runtime.process import process as start_process
 from overspill_runtime.settings import CommonSettings, Mode, SettingsError, describe
-from overspill_service.context import Context
+from overspill_service.context import BusContext, Context
 from overspill_service.metrics import ServiceMetrics
 
 S = TypeVar("S", bound=CommonSettings)
 Body = Callable[[Context[S]], Awaitable[None]]
+BodyOnBus = Callable[[BusContext[S]], Awaitable[None]]
 
 GOODBYE_SECONDS: Final = 1.0  # for a bus that has not connected yet; with the bus away stopping takes this much longer
 
@@ -45,6 +46,15 @@ def main(service: str, settings_type: type[S], body: Body[S], *, lease: str | No
     sys.exit(start(run, settings_type, service=service))
 
 
+def main_on_bus(service: str, settings_type: type[S], body: BodyOnBus[S]) -> NoReturn:
+    """As `main`, for a service that needs no API server and is given no way to one."""
+
+    async def run(running: Process[S]) -> None:
+        await serve_on_bus(service, running.settings, body, process=running)
+
+    sys.exit(start(run, settings_type, service=service))
+
+
 async def serve(
     service: str, settings: S, body: Body[S], *, lease: str | None = None, process: Process[S] | None = None
 ) -> None:
@@ -53,53 +63,69 @@ async def serve(
     Publishes ServiceStarted and ServiceStopped, LeadershipTaken and LeadershipLost. Without a `process` (tests) it
     makes one of its own. Raises what the body raises, and SettingsError for an unusable kubeconfig.
     """
-    if process is None:
-        async with start_process(settings, service=service) as own:
-            await serve(service, settings, body, lease=lease, process=own)
-        return
-    metrics = ServiceMetrics(process.registry)
-    async with contextlib.AsyncExitStack() as stack:
-        try:
-            kube = await stack.enter_async_context(
-                connect_kube(
-                    KubeSettings(
-                        kubeconfig=settings.kubeconfig,
-                        context=settings.context,
-                        user_agent=f"{FIELD_MANAGER_PREFIX}{service}",
-                    ),
-                    clock=process.clock,
-                    on_request=metrics.observe_request,
-                )
-            )
-        except ConfigError as error:
-            raise SettingsError(f"OVERSPILL_KUBECONFIG: {error}") from error
-        bus = await stack.enter_async_context(
-            connect_bus(
-                BusSettings(
-                    cluster=settings.cluster,
-                    service=service,
-                    nats_url=settings.nats_url,
-                    name=f"{service} {settings.identity}",
-                    credentials_file=settings.nats_credentials,
-                    makes_streams=settings.nats_makes_streams,
-                ),
-                clock=process.clock,
-                wait=False,
-            )
-        )
-        metrics.watch_bus(bus)
-        process.health.check("bus", bus.problem)
-        context = Context(process=process, bus=bus, kube=kube)
-        bus.emit(
-            ServiceStarted(
-                service=service, version=process.version, mode=str(settings.mode), settings=describe(settings)
-            )
-        )
-        async with _told_when_stopped(bus, service, process):
+    async with _running(process, settings, service) as running:
+        metrics = ServiceMetrics(running.registry)
+        async with _cluster(running, service, metrics) as kube, _bus(running, service, metrics) as bus:
+            context = Context(process=running, bus=bus, kube=kube)
             if lease is None:
-                await body(_given(context, context.kube))
+                await body(_given(context, kube))
             else:
                 await _lead(context, body, service=service, lease=lease, metrics=metrics)
+
+
+async def serve_on_bus(service: str, settings: S, body: BodyOnBus[S], *, process: Process[S] | None = None) -> None:
+    """As `serve`, without an API server and so without a lease."""
+    async with (
+        _running(process, settings, service) as running,
+        _bus(running, service, ServiceMetrics(running.registry)) as bus,
+    ):
+        await body(BusContext(process=running, bus=bus))
+
+
+def _running(
+    process: Process[S] | None, settings: S, service: str
+) -> contextlib.AbstractAsyncContextManager[Process[S]]:
+    return start_process(settings, service=service) if process is None else contextlib.nullcontext(process)
+
+
+@contextlib.asynccontextmanager
+async def _cluster(running: Process[S], service: str, metrics: ServiceMetrics) -> AsyncIterator[Client]:
+    settings = KubeSettings(
+        kubeconfig=running.settings.kubeconfig,
+        context=running.settings.context,
+        user_agent=f"{FIELD_MANAGER_PREFIX}{service}",
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        connecting = connect_kube(settings, clock=running.clock, on_request=metrics.observe_request)
+        try:
+            kube = await stack.enter_async_context(connecting)
+        except ConfigError as error:
+            raise SettingsError(f"OVERSPILL_KUBECONFIG: {error}") from error
+        yield kube
+
+
+@contextlib.asynccontextmanager
+async def _bus(running: Process[S], service: str, metrics: ServiceMetrics) -> AsyncIterator[Bus]:
+    """Connecting in the background; the service's start and end are told on it."""
+    settings = running.settings
+    told = BusSettings(
+        cluster=settings.cluster,
+        service=service,
+        nats_url=settings.nats_url,
+        name=f"{service} {settings.identity}",
+        credentials_file=settings.nats_credentials,
+        makes_streams=settings.nats_makes_streams,
+    )
+    async with connect_bus(told, clock=running.clock, wait=False) as bus:
+        metrics.watch_bus(bus)
+        running.health.check("bus", bus.problem)
+        bus.emit(
+            ServiceStarted(
+                service=service, version=running.version, mode=str(settings.mode), settings=describe(settings)
+            )
+        )
+        async with _told_when_stopped(bus, service, running):
+            yield bus
 
 
 async def _lead(context: Context[S], body: Body[S], *, service: str, lease: str, metrics: ServiceMetrics) -> None:

@@ -15,13 +15,13 @@ from overspill_events.subjects import STREAM_SUBJECTS
 from overspill_recorder.metrics import RecorderMetrics
 from overspill_recorder.settings import Settings
 from overspill_recorder.writer import LedgerWriter, open_for_writing
-from overspill_service import Context, metrics_of
+from overspill_service import BusContext, metrics_of
 
 SERVICE: Final = "recorder"
 RETRY_SECONDS: Final = 1.0
 
 
-async def run(context: Context[Settings]) -> None:
+async def run(context: BusContext[Settings]) -> None:
     """The body of the service. Raises LedgerError for a file that is no ledger of this version."""
     settings = context.settings
     async with open_for_writing(settings.file) as ledger:
@@ -34,7 +34,7 @@ async def run(context: Context[Settings]) -> None:
 class Recorder:
     """Writes what it is handed; `problem` says why it cannot."""
 
-    def __init__(self, context: Context[Settings], ledger: LedgerWriter) -> None:
+    def __init__(self, context: BusContext[Settings], ledger: LedgerWriter) -> None:
         self._context = context
         self._ledger = ledger
         self._metrics = metrics_of(context.registry, RecorderMetrics)

@@ -27,12 +27,9 @@ from overspill_recorder.service import SERVICE, run
 from overspill_recorder.settings import Settings
 from overspill_recorder.writer import open_for_writing
 from overspill_runtime.clock import SystemClock
-from overspill_service import serve
+from overspill_service import serve_on_bus
 
 POD = PodRef(namespace="team", name="web-7f9c4-abcde", uid="u1")
-KUBECONFIG = """{apiVersion: v1, kind: Config, current-context: none,
-clusters: [{name: none, cluster: {server: "http://127.0.0.1:1"}}], users: [{name: none, user: {}}],
-contexts: [{name: none, context: {cluster: none, user: none}}]}"""
 
 
 @pytest.fixture
@@ -43,16 +40,14 @@ async def nats() -> AsyncIterator[NatsServer]:
 
 @pytest.fixture
 def settings(nats: NatsServer, tmp_path: Path) -> Settings:
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(KUBECONFIG)
-    return Settings(nats_url=nats.url, path=str(tmp_path / "deep" / "ledger.db"), kubeconfig=str(kubeconfig), batch=50)
+    return Settings(nats_url=nats.url, path=str(tmp_path / "deep" / "ledger.db"), batch=50)
 
 
 @contextlib.asynccontextmanager
 async def recorder(settings: Settings) -> AsyncIterator[None]:
     """The whole service; should it fail, the test ends with its error."""
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(serve(SERVICE, settings, run))
+        task = group.create_task(serve_on_bus(SERVICE, settings, run))
         yield
         task.cancel()
 
