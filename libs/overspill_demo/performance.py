@@ -9,7 +9,6 @@ The composition root of the demo: the only module that knows all the others.
 import asyncio
 import contextlib
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -22,9 +21,11 @@ from overspill_bus import BusSettings
 from overspill_bus import connect as connect_bus
 from overspill_demo import objects
 from overspill_demo.arrangement import HOURS_PER_SECOND, MAX_EXTERNAL_GPUS, VIRTUAL_NODE, ArrangementError, arranged
+from overspill_demo.ending import place, told_when_stopped, where_the_ledger_is
 from overspill_demo.ground.clearing import clear
 from overspill_demo.ground.preparing import examine, prepare
 from overspill_demo.invariants import judge
+from overspill_demo.narration import Narration
 from overspill_demo.progress import Progress
 from overspill_demo.provider import ProviderBooks
 from overspill_demo.recollection import Figures
@@ -93,9 +94,13 @@ async def perform(options: Options) -> int:
     settings = arranged(options.settings)
     if options.summary is not None:
         _check_writable(options.summary)
-    folder = options.folder or Path(tempfile.mkdtemp(prefix="overspill-demo-"))
-    with Progress(asyncio.get_running_loop().time) as progress:
-        summary = await _played(scenario, settings, folder, options, progress)
+    clock = asyncio.get_running_loop().time
+    with place(options.folder, prefix="overspill-demo-") as folder, Progress(clock) as progress:
+        try:
+            summary = await told_when_stopped(_played(scenario, settings, folder, options, progress), progress.note)
+        except asyncio.CancelledError:
+            progress.note(where_the_ledger_is(folder))
+            raise
     if options.summary is not None:
         options.summary.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
     sys.stdout.write(in_words(summary) + "\n")
@@ -130,8 +135,8 @@ async def _played(
                 progress=_teller(progress),
             )
         )
-        progress.note(f"NATS: {lab.nats_url}   try: nats --server {lab.nats_url} subscribe 'overspill.>'")
-        progress.note(f"Kubernetes: {lab.kubeconfig}   try: kubectl --kubeconfig {lab.kubeconfig} get pods -A")
+        progress.note(f"NATS: {lab.nats_url}", f"nats --server {lab.nats_url} subscribe 'overspill.>'")
+        progress.note(f"Kubernetes: {lab.kubeconfig}", f"kubectl --kubeconfig {lab.kubeconfig} get pods -A")
         kube = await stack.enter_async_context(
             connect_kube(KubeSettings(kubeconfig=str(lab.kubeconfig), user_agent="overspill-demo"))
         )
@@ -196,7 +201,7 @@ async def _tell(story: Story, watch: Watch, lab: Lab, options: Options, progress
 
 async def _until_quiet(story: Story, watch: Watch, progress: Progress, helpers: list[asyncio.Task[None]]) -> None:
     """Until everything is home, finished and paid, and stays so for QUIET_S."""
-    loop = asyncio.get_running_loop()
+    loop, narration = asyncio.get_running_loop(), Narration(watch.scenario)
     quiet_since: float | None = None
     trouble: str | None = None
     while True:
@@ -206,7 +211,10 @@ async def _until_quiet(story: Story, watch: Watch, progress: Progress, helpers: 
         if (now := watch.trouble()) != trouble:
             trouble = now
             progress.note(f"from the outside: {trouble or 'the bus is back'}")
-        progress.show(watch.figures(), watch.totals)
+        figures = watch.figures()
+        for news in narration.news(watch.recollection, figures):
+            progress.note(news)
+        progress.show(figures, watch.totals)
         if not (story.all_submitted.is_set() and await _is_over(watch)):
             quiet_since = None
         elif quiet_since is None:

@@ -12,7 +12,7 @@ from overspill_demo.provider import Totals
 from overspill_demo.recollection import Figures
 
 LINE_EVERY_S: Final = 5.0
-NOTES_SHOWN: Final = 8
+INDENT: Final = " " * 10  # below the text of a note
 
 
 class Progress:
@@ -21,9 +21,8 @@ class Progress:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._started = clock()
-        self._notes: list[str] = []
         self._last_line = -LINE_EVERY_S
-        self._console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+        self._console = Console(stderr=True, highlight=False, markup=False)
         self._live = Live(console=self._console, refresh_per_second=4) if self._console.is_terminal else None
 
     def __enter__(self) -> Self:
@@ -40,42 +39,39 @@ class Progress:
         """Seconds since the start."""
         return self._clock() - self._started
 
-    def note(self, text: str) -> None:
-        """Something happened."""
-        line = f"{self.elapsed:6.1f} s  {text}"
-        self._notes.append(line)
-        if self._live is None:
-            self._console.print(line)
+    def note(self, *lines: str) -> None:
+        """Something happened. The lines stay above the table, and are never cut or broken: they may be copied."""
+        text = f"\n{INDENT}".join(lines)
+        self._console.print(f"{self.elapsed:6.1f} s  {text}", soft_wrap=True)
 
     def show(self, now: Figures, bill: Totals) -> None:
         """Where everything is."""
-        gate = {None: "not there yet", True: "open", False: "closed"}[now.gate_open]
         if self._live is not None:
-            self._live.update(self._table(gate, now, bill))
+            self._live.update(table(now, bill, elapsed=self.elapsed))
         elif self.elapsed - self._last_line >= LINE_EVERY_S:
             self._last_line = self.elapsed
             pods = f"{now.home} home, {now.virtual} external, {now.pending} pending"
             paid = f"{bill.living} instances live, ${bill.cost:,.2f}"
-            self._console.print(
-                f"{self.elapsed:6.1f} s  gate {gate}, {now.free_gpus} GPUs free at home; pods: {pods}; {paid}"
-            )
+            self.note(f"gate {_gate(now)}, {now.free_gpus} GPUs free at home; pods: {pods}; {paid}")
 
-    def _table(self, gate: str, now: Figures, bill: Totals) -> Table:
-        table = Table(
-            box=box.SIMPLE_HEAD,
-            title=f"Overspill demo, {self.elapsed:.0f} s",
-            caption="\n".join(self._notes[-NOTES_SHOWN:]),
-        )
-        table.caption_justify = "left"
-        for column in ("gate", "free GPUs", "home", "external", "pending", "instances", "external cost"):
-            table.add_column(column, justify="right")
-        table.add_row(
-            gate,
-            str(now.free_gpus),
-            str(now.home),
-            str(now.virtual),
-            str(now.pending),
-            str(bill.living),
-            f"${bill.cost:,.2f}",
-        )
-        return table
+
+def table(now: Figures, bill: Totals, *, elapsed: float) -> Table:
+    """The figures of a moment, at most 80 columns wide."""
+    shown = Table(box=box.SIMPLE_HEAD, title=f"Overspill demo, {elapsed:.0f} s", show_edge=False)
+    columns = {
+        "gate": _gate(now),
+        "free GPUs": f"{now.free_gpus}",
+        "home": f"{now.home}",
+        "external": f"{now.virtual}",
+        "pending": f"{now.pending}",
+        "instances": f"{bill.living}",
+        "cost": f"${bill.cost:,.2f}",
+    }
+    for column in columns:
+        shown.add_column(column, justify="right")
+    shown.add_row(*columns.values())
+    return shown
+
+
+def _gate(now: Figures) -> str:
+    return {None: "none yet", True: "open", False: "closed"}[now.gate_open]

@@ -38,6 +38,7 @@ class Recollection:
         self.vanished: dict[
             str, str
         ] = {}  # UID → namespace/name of spilled pods that failed, or went without an eviction
+        self.finished: set[str] = set()  # Deployments and Jobs with a pod that succeeded
         self.openings = 0
         self.closings = 0
         self.home_max = 0
@@ -74,6 +75,8 @@ class Recollection:
             self._at_home.add(uid)
         if gone or pod.status.phase in FINISHED:
             self._at_home.discard(uid)
+        if pod.status.phase == "Succeeded":
+            self.finished.add(self.owners[uid])
         self.home_max = max(self.home_max, len(self._at_home))
         target = condition_of(pod.status.conditions, "DisruptionTarget")
         if (

@@ -65,6 +65,8 @@ class Story:
         frozen = self._scenario.freeze.deployment if self._scenario.freeze else None
         budgets = [objects.disruption_budget(item, frozen=item.name == frozen) for item in self._scenario.inference]
         await self._create_all(budgets)
+        if self._scenario.freeze is not None:
+            self._note(f"a change freeze on {frozen}: its budget allows no eviction yet, and must be kept")
 
     async def play(self) -> None:
         """From the first replica to the last; returns when everything has been asked for."""

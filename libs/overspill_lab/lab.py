@@ -27,6 +27,7 @@ from overspill_lab.supervisor import Supervisor
 
 CLUSTER: Final = "lab"
 PROVIDER: Final = "lab-cloud"
+LEDGER: Final = "ledger.db"  # in the lab's folder
 SERVICES: Final = ("sampler", "decider", "evictor", "admitter", "bridge", "recorder")
 # What must not leak from a person's shell into the lab: it would steer the services, or point them at a real cluster.
 FOREIGN: Final = ("OVERSPILL_", "KUBECONFIG")
@@ -89,6 +90,18 @@ class Lab:
         await self._stack.aclose()
 
     @property
+    def environment(self) -> Mapping[str, str]:
+        """What tells a command in another shell where everything is; the provider's token is in it."""
+        return {
+            "KUBECONFIG": str(self.kubeconfig),
+            "OVERSPILL_KUBECONFIG": str(self.kubeconfig),
+            "OVERSPILL_CLUSTER": CLUSTER,
+            "OVERSPILL_NATS_URL": self.nats_url,
+            "OVERSPILL_BRIDGE_PROVIDERS": f"{PROVIDER}={self.cloud_url}?token={self.cloud_token}",
+            "OVERSPILL_RECORDER_PATH": str(self.ledger),
+        }
+
+    @property
     def deaths(self) -> Sequence[Death]:
         """Programs that ended without being asked to, in order."""
         return self._supervisor.deaths
@@ -116,7 +129,7 @@ class Lab:
 
     async def _start(self) -> None:
         self.cloud_token = secrets.token_hex(16)
-        self.ledger = self.folder / "ledger.db"
+        self.ledger = self.folder / LEDGER
         ports = free_ports(3 + len(self._services))
         self.nats_url, self.prometheus_url = f"nats://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}"
         nats = Program(
@@ -175,10 +188,9 @@ class Lab:
         )
 
     def _service(self, name: str, port: int) -> Program:
+        where = self.environment
         settings = {
-            "OVERSPILL_CLUSTER": CLUSTER,
-            "OVERSPILL_NATS_URL": self.nats_url,
-            "OVERSPILL_KUBECONFIG": str(self.kubeconfig),
+            **{known: where[known] for known in ("OVERSPILL_CLUSTER", "OVERSPILL_NATS_URL", "OVERSPILL_KUBECONFIG")},
             "OVERSPILL_IDENTITY": f"lab-{name}",  # the same after a restart: it takes its own lease back at once
             "OVERSPILL_LISTEN": f"127.0.0.1:{port}",
             "OVERSPILL_LOG_FORMAT": "json",
@@ -199,8 +211,8 @@ class Lab:
                 "OVERSPILL_SAMPLER_PROMETHEUS_URL": self.prometheus_url,
                 "OVERSPILL_SAMPLER_QUERY": FREE_GPUS,
             },
-            "bridge": {"OVERSPILL_BRIDGE_PROVIDERS": f"{PROVIDER}={self.cloud_url}?token={self.cloud_token}"},
-            "recorder": {"OVERSPILL_RECORDER_PATH": str(self.ledger)},
+            "bridge": {"OVERSPILL_BRIDGE_PROVIDERS": self.environment["OVERSPILL_BRIDGE_PROVIDERS"]},
+            "recorder": {"OVERSPILL_RECORDER_PATH": self.environment["OVERSPILL_RECORDER_PATH"]},
         }.get(name, {})
 
 

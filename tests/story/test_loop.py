@@ -51,6 +51,15 @@ async def test_the_whole_loop(tmp_path: Path):
     assert (summary["gate_openings"], summary["gate_closings"]) == (1, 1)
     assert (summary["orphan_instances"], summary["duplicate_instances"], summary["stream_gaps"]) == (0, 0, 0)
     assert summary["evictions_refused"] >= 1
+    turns = (
+        "a change freeze on inference-b",
+        "the gate opens",
+        "the first overflow",
+        "the gate closes",
+        "the first return",
+    )
+    assert sorted(turns, key=demo.told.index) == list(turns)
+    assert "research has ended: 30 jobs are done" in demo.told
     await ledger_answers(summary["ledger"], ids)
 
 
