@@ -27,7 +27,7 @@ app = App(
     help="""Keeps GPU work at home while there is room, overflows it when there is none, and brings it home.
 
 Exit codes: 0 fine; 1 a check or promise is broken; 2 arguments, settings or files that cannot be used;
-130 interrupted.""",
+130 interrupted; 143 terminated.""",
     version=version("overspill"),
     version_flags=["--version"],
     default_parameter=Parameter(negative_iterable=(), show_default=_told),
@@ -65,6 +65,13 @@ LedgerPath = Annotated[
         name=["--ledger"], env_var="OVERSPILL_RECORDER_PATH", help="The recorder's file; the demo prints its own."
     ),
 ]
+Folder = Annotated[
+    Path | None,
+    Parameter(
+        help="Where everything is written, and left at the end. By default a temporary folder, of which the ledger and "
+        "the logs are left, or nothing when there is no ledger yet."
+    ),
+]
 DEFAULT_LEDGER = Path("overspill.db")
 
 
@@ -87,9 +94,7 @@ def demo(
         float | None,
         Parameter(help="Seconds after which the story is judged as it stands; 165, or 600 with --kubeconfig."),
     ] = None,
-    folder: Annotated[
-        Path | None, Parameter(help="Where logs and the ledger go; a temporary folder by default.")
-    ] = None,
+    folder: Folder = None,
     kubeconfig: Annotated[
         Path | None, Parameter(help="Play on the cluster of this file's current context instead of the lab's own.")
     ] = None,
@@ -123,11 +128,12 @@ def demo(
 def lab(
     *,
     nodes: Annotated[Path | None, Parameter(help="Home nodes as JSON; the demo's by default.")] = None,
-    folder: Annotated[
-        Path | None, Parameter(help="Where logs and the ledger go; a temporary folder by default.")
-    ] = None,
+    folder: Folder = None,
 ) -> int:
-    """Run the lab with all services until Ctrl-C, for trying things with plain kubectl and nats."""
+    """Run the lab with all services until Ctrl-C or SIGTERM, for trying things with kubectl, nats and this command.
+
+    When it is ready it prints the `export` lines with which other commands find it.
+    """
     from overspill_demo.playground import play
 
     return _run(play(nodes=nodes, folder=folder))

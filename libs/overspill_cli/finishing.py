@@ -1,6 +1,7 @@
 """How a command ends: its exit code, and one line on stderr instead of a traceback."""
 
 import asyncio
+import signal
 import sys
 from collections.abc import Coroutine
 from typing import Any
@@ -9,7 +10,10 @@ from overspill_cli.output import Exit, UsageError
 
 
 def finish(work: Coroutine[Any, Any, int]) -> int:
-    """Run a command; what the caller can put right is one line on stderr, not a traceback."""
+    """Run a command; what the caller can put right is one line on stderr, not a traceback.
+
+    Ctrl-C and SIGTERM cancel it, so that it leaves nothing behind; a second one ends the process as it is.
+    """
     from overspill_cli.operating import CommandError
     from overspill_demo.arrangement import ArrangementError
     from overspill_demo.scenario import ScenarioError
@@ -19,7 +23,7 @@ def finish(work: Coroutine[Any, Any, int]) -> int:
     from overspill_runtime.settings import SettingsError
 
     try:
-        return int(asyncio.run(work))
+        return int(asyncio.run(_until_terminated(work)))
     except (UsageError, ArrangementError, ScenarioError, SettingsError, LedgerError) as error:
         print(error, file=sys.stderr)
         return Exit.USAGE
@@ -28,3 +32,22 @@ def finish(work: Coroutine[Any, Any, int]) -> int:
         return Exit.BROKEN
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
+
+
+async def _until_terminated(work: Coroutine[Any, Any, int]) -> int:
+    """SIGTERM does what asyncio.run makes of SIGINT; the exit code tells them apart."""
+    loop, command, terminated = asyncio.get_running_loop(), asyncio.ensure_future(work), False
+
+    def terminate() -> None:
+        nonlocal terminated
+        terminated = True
+        loop.remove_signal_handler(signal.SIGTERM)
+        command.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    try:
+        return await command
+    except asyncio.CancelledError:
+        if not terminated:
+            raise
+        return Exit.TERMINATED

@@ -21,7 +21,8 @@ class Exit(IntEnum):
     FINE = 0
     BROKEN = 1  # a check, an invariant or the command itself failed
     USAGE = 2  # arguments, settings or files that cannot be used
-    INTERRUPTED = 130
+    INTERRUPTED = 130  # by Ctrl-C
+    TERMINATED = 143  # by SIGTERM
 
 
 class Format(StrEnum):
