@@ -206,7 +206,7 @@ async def test_who_describes_a_pod_sees_what_it_got_and_that_it_runs(place):
 
     async def both():
         notes = await noted()
-        return notes if len(notes) == 2 else None
+        return sorted(notes, key=lambda note: note.reason) if len(notes) == 2 else None
 
     created, running = await place.eventually(both)
     ((instance),) = await of_pod(place, pod.metadata.uid)
