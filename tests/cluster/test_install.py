@@ -14,12 +14,10 @@ import pytest
 import yaml
 
 from overspill_bus.permissions import users
-from overspill_kube.client import connect
-from overspill_kube.settings import KubeSettings
 from overspill_service import credentials
 from tests.cluster.controlplane.start import ControlPlane, control_plane
 from tests.contract.kubernetes.client import Api, Object, endpoint_of
-from tests.support.deployed import SYSTEM, apply, endpoint_as, kubectl, render
+from tests.support.deployed import SYSTEM, apply, client_as, endpoint_as, kubectl, render
 from tests.support.manifests import DEPLOY, INSTALL, name_of
 
 pytestmark = pytest.mark.cluster
@@ -129,11 +127,8 @@ async def test_the_credentials_job_makes_what_is_missing_and_keeps_the_rest(
 ) -> None:
     await apply(plane, INSTALL)
     secrets = f"{SYSTEM}/secrets"
-    endpoint = await endpoint_as(plane, "overspill-credentials")
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(_kubeconfig(endpoint.url, str(endpoint.ca_file), str(endpoint.token)))
     everybody = [f"overspill-nats-{user.name}" for user in users()]
-    async with connect(KubeSettings(kubeconfig=str(kubeconfig), user_agent="overspill-credentials")) as client:
+    async with client_as(plane, "overspill-credentials", tmp_path) as client:
         assert await credentials.ensure(client, "overspill-system") == dict.fromkeys(everybody, True)
         before = {name: (await admin.get(f"{secrets}/{name}")).ok() for name in everybody}
         assert len({one["data"]["password"] for one in before.values()}) == len(everybody)
@@ -142,21 +137,8 @@ async def test_the_credentials_job_makes_what_is_missing_and_keeps_the_rest(
     assert [name for name, was_made in again.items() if was_made] == ["overspill-nats-bridge"]
     for name in set(everybody) - {"overspill-nats-bridge"}:
         assert (await admin.get(f"{secrets}/{name}")).ok() == before[name]
-    async with Api(endpoint) as job:
+    async with Api(await endpoint_as(plane, "overspill-credentials")) as job:
         (await job.get(f"{secrets}/overspill-nats-bridge")).refused(403, "Forbidden")
-
-
-def _kubeconfig(url: str, ca_file: str, token: str) -> str:
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "c", "cluster": {"server": url, "certificate-authority": ca_file}}],
-            "users": [{"name": "u", "user": {"token": token}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "x",
-        }
-    )
 
 
 async def test_the_servers_pods_are_taken_as_restricted(tmp_path: Path) -> None:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+from overspill_kube.client import Client, connect
+from overspill_kube.settings import KubeSettings
 from tests.cluster.controlplane.build import binaries
 from tests.cluster.controlplane.start import ControlPlane
 from tests.contract.kubernetes.client import Api, Endpoint, endpoint_of
@@ -42,3 +47,25 @@ async def endpoint_as(plane: ControlPlane, account: str) -> Endpoint:
     async with Api(admin) as api:
         answer = (await api.post(f"{SYSTEM}/serviceaccounts/{account}/token", request)).ok()
     return Endpoint(url=admin.url, token=answer["status"]["token"], ca_file=admin.ca_file)
+
+
+@contextlib.asynccontextmanager
+async def client_as(plane: ControlPlane, account: str, folder: Path) -> AsyncIterator[Client]:
+    """Our client, signed in as a ServiceAccount of overspill-system and under its name."""
+    path = folder / f"{account}.kubeconfig"
+    await asyncio.to_thread(path.write_text, _kubeconfig(await endpoint_as(plane, account)))
+    async with connect(KubeSettings(kubeconfig=str(path), user_agent=account)) as client:
+        yield client
+
+
+def _kubeconfig(endpoint: Endpoint) -> str:
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": endpoint.url, "certificate-authority": endpoint.ca_file}}],
+            "users": [{"name": "u", "user": {"token": endpoint.token}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+    )
