@@ -66,7 +66,7 @@ class Cluster:
                 if all(found):
                     self._use(found)
                     return
-                self._queues_missing = f"{KUEUE_GROUP} is not served: install the queues' custom resource definitions"
+                self._queues_missing = f"{KUEUE_GROUP} is not served: the Job overspill-crds defines it, or Kueue does"
             await self._clock.sleep(RETRY_SECONDS)
 
     def queue_objects(self) -> Iterator[tuple[Resource[Any], ClusterQueue | LocalQueue | ResourceFlavor]]:

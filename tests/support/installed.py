@@ -22,13 +22,13 @@ from overspill_events.names import SYSTEM_NAMESPACE
 from overspill_kube.client import Client
 from overspill_kube.grants import Permission
 from overspill_lab.lab import clean_environment
+from overspill_service import crds
 from tests.cluster.controlplane.start import ControlPlane
 from tests.contract.kubernetes.client import Endpoint
 from tests.support.deployed import apply, endpoint_as, render
 from tests.support.manifests import DEPLOY, SERVICES, granted
 
 WORKLOADS = frozenset({"Deployment", "StatefulSet", "Job", "PersistentVolumeClaim"})
-KUEUE = DEPLOY / "components" / "kueue-crds" / "kueue.yaml"
 WITHIN_S = 60.0
 CREATED = 201
 
@@ -53,11 +53,14 @@ def account(service: str) -> str:
 
 
 async def install(plane: ControlPlane, admin: Client, folder: Path) -> Installation:
-    """Apply deploy/ and Kueue's kinds, and return when the rights hold and every service has its kubeconfig."""
-    documents = [*yaml.load_all(await render(DEPLOY), yaml.CSafeLoader), *yaml.safe_load_all(KUEUE.read_text())]
+    """Apply deploy/, define Kueue's kinds in place of the Job, and return when the rights hold and every service has its
+    kubeconfig.
+    """
+    documents = list(yaml.load_all(await render(DEPLOY), yaml.CSafeLoader))
     file = folder / "installed.yaml"
     await asyncio.to_thread(_write, file, [one for one in documents if one and one["kind"] not in WORKLOADS])
     await apply(plane, file)
+    await crds.ensure(admin)
     installation = Installation([one for one in documents if one], folder)
     for service in SERVICES:
         endpoint = await endpoint_as(plane, account(service))

@@ -148,7 +148,7 @@ def test_images_have_versions_and_no_host() -> None:
 
 
 def test_the_queues_kinds_are_those_that_the_admitter_reads() -> None:
-    kinds = {one["spec"]["names"]["plural"]: one for one in documents(DEPLOY / "components/kueue-crds/kueue.yaml")}
+    kinds = {one["spec"]["names"]["plural"]: one for one in crds.definitions()}
     for kind in (resources.CLUSTER_QUEUES, resources.LOCAL_QUEUES, resources.RESOURCE_FLAVORS):
         spec = kinds.pop(kind.plural)["spec"]
         assert (spec["group"], spec["names"]["kind"]) == (kind.group, kind.kind)
@@ -157,8 +157,24 @@ def test_the_queues_kinds_are_those_that_the_admitter_reads() -> None:
     assert kinds == {}
 
 
-def test_they_are_the_ones_that_the_package_holds() -> None:
-    assert documents(DEPLOY / "components/kueue-crds/kueue.yaml") == crds.definitions()
+def test_the_queues_kinds_carry_our_labels() -> None:
+    """Like everything of an installation, so that they can be told from Kueue's own."""
+    job = WORKLOADS["Job/overspill-system/overspill-crds"][0]["metadata"]["labels"]
+    for definition in crds.definitions():
+        assert definition["metadata"]["labels"].items() <= job.items()
+        assert {"app.kubernetes.io/name", names.PART_OF_LABEL} <= set(definition["metadata"]["labels"])
+
+
+def test_no_manifest_would_overwrite_the_definitions_of_a_kueue_that_is_there() -> None:
+    found = [*RENDERED, *(document for path in files() for document in documents(path))]
+    assert not [name_of(one) for one in found if one["kind"] == "CustomResourceDefinition"]
+
+
+def test_the_policy_about_definitions_names_those_that_the_job_makes() -> None:
+    policy = next(one for one in by_kind("ValidatingAdmissionPolicy") if one["metadata"]["name"] == "overspill-crds")
+    (validation,) = policy["spec"]["validations"]
+    allowed = re.findall(r'"([^"]+)"', validation["expression"])
+    assert sorted(allowed) == sorted(one["metadata"]["name"] for one in crds.definitions())
 
 
 def test_install_yaml_holds_every_object_of_base_as_written() -> None:

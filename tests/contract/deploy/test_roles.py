@@ -10,7 +10,7 @@ import pytest
 
 from overspill_kube.grants import Permission, everywhere, permissions, within
 from overspill_kube.resources import PODS
-from overspill_service import credentials
+from overspill_service import crds, credentials
 from tests.support.manifests import DEPLOY, INSTALL, SERVICES, documents, granted, name_of
 
 ROOT = DEPLOY.parent
@@ -45,6 +45,12 @@ def test_the_rendered_roles_are_the_same(service: str) -> None:
 
 def test_the_credentials_job_may_make_secrets_and_no_more() -> None:
     assert granted(documents(INSTALL), "overspill-credentials") == permissions(credentials.grants("overspill-system"))
+
+
+def test_the_crds_job_may_define_kinds_and_no_more() -> None:
+    """It cannot even read what there is; which kinds, a policy says."""
+    assert granted(documents(INSTALL), "overspill-crds") == permissions(crds.GRANTS)
+    assert {(one.resource, one.verb) for one in permissions(crds.GRANTS)} == {("customresourcedefinitions", "create")}
 
 
 def test_no_wildcards_and_nothing_that_raises_ones_rights() -> None:

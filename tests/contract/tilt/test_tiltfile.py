@@ -77,11 +77,12 @@ def test_dependencies_exist_and_end(told: Recorded) -> None:
         started |= ready
 
 
-def test_services_wait_for_their_streams_and_the_bridge_for_its_provider(told: Recorded) -> None:
+def test_services_wait_for_their_streams_the_bridge_for_its_provider_the_admitter_for_its_kinds(told: Recorded) -> None:
     for name in SERVICES:
         assert "overspill-topology" in told.k8s[f"overspill-{name}"]["resource_deps"]
     assert "nats" in told.k8s["overspill-topology"]["resource_deps"]
     assert "fake-provider" in told.k8s["overspill-bridge"]["resource_deps"]
+    assert "overspill-crds" in told.k8s["overspill-admitter"]["resource_deps"]
 
 
 def test_forwarded_ports_are_the_containers_own_and_free_of_each_other(
@@ -199,7 +200,7 @@ def test_unit_tests_run_by_the_repositorys_own_command(told: Recorded) -> None:
 def test_only_chooses_services_and_keeps_what_they_need(told: Recorded) -> None:
     chosen = evaluate(only=["sampler", "bridge"])
     assert {name for name in chosen.enabled or () if name.startswith("overspill-")} == {
-        "overspill-credentials", "overspill-topology", "overspill-sampler", "overspill-bridge",
+        "overspill-crds", "overspill-credentials", "overspill-topology", "overspill-sampler", "overspill-bridge",
     }  # fmt: skip
     assert set(told.enabled or ()) == set(told.k8s) | set(told.local)
     for name in chosen.enabled or ():
