@@ -54,7 +54,12 @@ async def _findings(env: Mapping[str, str], ledger: Path) -> AsyncIterator[Findi
         return  # said above, by every service
     clock = SystemClock()
     async with AsyncExitStack() as stack:
-        settings = BusSettings(cluster=common.cluster, service="doctor", nats_url=common.nats_url)
+        settings = BusSettings(
+            cluster=common.cluster,
+            service="doctor",
+            nats_url=common.nats_url,
+            credentials_file=common.nats_credentials,
+        )
         try:
             bus = await stack.enter_async_context(connect_bus(settings, clock=clock, wait=True))
         except BusUnavailable as error:

@@ -73,6 +73,15 @@ async def test_a_bus_without_streams_is_a_finding_and_no_traceback(place: House)
         assert "why is not known" in out
 
 
+async def test_doctor_knocks_with_the_credentials_that_are_set(place: House, tmp_path: Path):
+    """A file that is not there is named: it was going to be used."""
+    config = "authorization { users = [{ nkey: UDBXRCJC6O4T3BOB5TGMSK3D762R2GYVEZ62N4AQ46I2UNY4AAM2CFWU }] }"
+    async with nats_server(config=config) as guarded:
+        credentials = {"OVERSPILL_NATS_URL": guarded.url, "OVERSPILL_NATS_CREDENTIALS": str(tmp_path / "absent.creds")}
+        _, found = await findings(settled(place) | credentials)
+    assert "absent.creds" in found["NATS"]["detail"]
+
+
 async def test_doctor_says_what_cannot_be_reached_and_what_is_set_wrong(tmp_path: Path):
     """Each is one finding with advice, and nothing is a traceback."""
     env = {
