@@ -241,7 +241,10 @@ class Leaver:
             return
         gone = await self._kube.delete(CONFIG_MAPS, CONTROL_CONFIG_MAP, self._place.settings.namespace)
         self._check(f"configmap {CONTROL_CONFIG_MAP}", gone)
-        print("Overspill has left this cluster; `kubectl delete -k deploy/` removes its namespace, roles and policies")
+        print(
+            "Overspill has left this cluster; `kubectl delete -k deploy/` removes its namespace, roles and policies;"
+            " Kueue's kinds and your queues stay"
+        )
 
     # --- looking ----------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """The manifests are deleted while work is outside, and applied again: nothing is paid for twice, nothing is forgotten.
 
 `kubectl delete -k deploy/` without `overspill uninstall` takes the services, their rights, the policies and the bus with all
-its streams. What is outside must survive that, and a new installation must find its way by tags and pods alone.
+its streams. What is outside must survive that, and a new installation must find its way by tags and pods alone. Queues, which
+are their owners', survive it too.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from overspill_events.reasons import InstanceEnd
 from overspill_kube.client import Client, PatchKind
 from overspill_kube.client import connect as connect_kube
 from overspill_kube.effects import set_taints
-from overspill_kube.resources import DEPLOYMENTS, NAMESPACES, NODES, PODS
+from overspill_kube.errors import KubeError
+from overspill_kube.resources import CLUSTER_QUEUES, DEPLOYMENTS, NAMESPACES, NODES, PODS
 from overspill_kube.settings import KubeSettings
 from overspill_objects.core import Node, Pod, Taint
 from overspill_runtime.clock import SystemClock
@@ -47,6 +49,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 
 CLUSTER = "test"
 REPLICAS = 4
+QUEUE = "gpus"
+NOT_FOUND = 404
 COLLECTOR = {"gc_interval": "0.3", "gc_grace": "0.5"}
 # The node's silence is noticed while nothing of ours is there; the bridge renews every two seconds.
 LEASE_S = "8"
@@ -122,6 +126,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 
 async def test_a_new_installation_takes_over_what_the_deleted_one_left(site: Site) -> None:
     async with site.installation("first") as (place, _):
+        await place.eventually(lambda: _queue_is_made(site))
         instances, node = await _overflow(site, place)
         # Harder than a kubelet, which would stop it: the bridge is left to find its account, rights and lease gone.
         await site.remove()
@@ -132,6 +137,7 @@ async def test_a_new_installation_takes_over_what_the_deleted_one_left(site: Sit
         await place.eventually(stood_down)
         await site.untouched(instances)
     assert await site.client.get(NAMESPACES, SYSTEM_NAMESPACE) is None
+    assert await site.client.get(CLUSTER_QUEUES, QUEUE) is not None, "its kind was deleted, and the queues with it"
     assert "overspill" not in await kubectl("get", "clusterroles,clusterrolebindings", kubeconfig=site.plane.kubeconfig)
     gone_quiet = await place.eventually(lambda: _ready_is(site, "Unknown"))
     assert gone_quiet.metadata.uid == node
@@ -159,6 +165,17 @@ async def test_a_new_installation_takes_over_what_the_deleted_one_left(site: Sit
     _judge(told, instances, orphan=orphan, newcomer=newcomer)
     (registered,) = _of(told, NodeRegistered)
     assert (registered.uid, registered.created) == (node, False)
+
+
+async def _queue_is_made(site: Site) -> bool:
+    """A new kind is served a moment after it was defined."""
+    try:
+        done(await site.client.create(CLUSTER_QUEUES, {"metadata": {"name": QUEUE}}))
+    except KubeError as error:
+        if error.status != NOT_FOUND:
+            raise
+        return False
+    return True
 
 
 async def _overflow(site: Site, place: Place) -> tuple[dict[str, str], str]:

@@ -154,6 +154,17 @@ def test_without_a_way_to_an_api_server_it_ends_and_says_what_to_set(images: dic
         assert "OVERSPILL_KUBECONFIG" in one.log
 
 
+@pytest.mark.parametrize("job", ["credentials", "crds"])
+def test_a_job_of_the_installation_reaches_for_the_api_server(
+    images: dict[str, str], kubeconfig: Path, job: str
+) -> None:
+    """With all that it needs from the image; without any network that is as far as it comes."""
+    with container(images["production"], f"overspill_service.{job}", options=options(job, kubeconfig)) as one:
+        assert one.wait() == 1
+        assert f"overspill {job}: " in one.log
+        assert "127.0.0.1:6443" in one.log
+
+
 def test_the_image_says_what_it_is(images: dict[str, str]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for tag in images.values():
