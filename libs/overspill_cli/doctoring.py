@@ -22,7 +22,7 @@ from overspill_events import catalog, names
 from overspill_events.subjects import subject_filter
 from overspill_kube.client import connect as connect_kube
 from overspill_kube.errors import ConfigError, KubeError, KubeUnavailable
-from overspill_kube.resources import NODES
+from overspill_kube.resources import CLUSTER_QUEUES, KUEUE_GROUP, KUEUE_VERSIONS, NODES
 from overspill_kube.settings import KubeSettings
 from overspill_objects.core import Node
 from overspill_objects.meta import condition_of
@@ -122,7 +122,7 @@ async def _cluster(common: CommonSettings) -> AsyncIterator[Finding]:
     try:
         async with connect_kube(KubeSettings(kubeconfig=common.kubeconfig, context=common.context)) as kube:
             place = Place(kube=kube, settings=common, by="")
-            for examination in (_version, _nodes, _pauses):
+            for examination in (_version, _queue_kinds, _nodes, _pauses):
                 async for finding in _guarded(place, examination):
                     yield finding
     except ConfigError as error:
@@ -149,6 +149,16 @@ async def _version(place: Place) -> list[Finding]:
     version = msgspec.json.decode(body, type=_Version).git_version
     found = Finding(what="API server", health=Health.OK, detail=version)
     return [found, await policies_finding(place.kube, version=version)]
+
+
+async def _queue_kinds(place: Place) -> list[Finding]:
+    what = "queue kinds"
+    served = await place.kube.served(CLUSTER_QUEUES, *KUEUE_VERSIONS)
+    if served is not None:
+        return [Finding(what=what, health=Health.OK, detail=served.api_version)]
+    detail = f"{KUEUE_GROUP} is not served, so nothing queued is admitted"
+    advice = "the Job overspill-crds of deploy/ defines them, or Kueue does"
+    return [Finding(what=what, health=Health.WARNING, detail=detail, advice=advice)]
 
 
 async def _pauses(place: Place) -> list[Finding]:

@@ -45,11 +45,14 @@ async def test_its_overlay_installs_all_the_rest_and_doctor_says_what_nobody_doe
         env = {"OVERSPILL_KUBECONFIG": str(older.kubeconfig), "OVERSPILL_NATS_URL": nats.url}
         code, out, err = await overspill("doctor", "-o", "json", env=env)
     assert (code, err) == (1, "")  # the installation has not begun to work
-    found = next(one for one in json.loads(out)["findings"] if one["what"] == "admission policies")
-    assert found["health"] == "warning"
-    assert "has no MutatingAdmissionPolicies" in found["detail"]
-    assert all(missing in found["detail"] for missing in DOES.values())
-    assert GUIDE in found["advice"]
+    found = {one["what"]: one for one in json.loads(out)["findings"]}
+    policies, kinds = found["admission policies"], found["queue kinds"]
+    assert policies["health"] == "warning"
+    assert "has no MutatingAdmissionPolicies" in policies["detail"]
+    assert all(missing in policies["detail"] for missing in DOES.values())
+    assert GUIDE in policies["advice"]
+    assert (kinds["health"], "is not served" in kinds["detail"]) == ("warning", True)
+    assert "overspill-crds" in kinds["advice"]
 
 
 async def test_production_is_refused_there_by_name_and_the_rest_is_kept(older: ControlPlane, tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ async def test_doctor_finds_a_healthy_place_healthy(place: House):
     assert found["virtual node external"]["detail"] == "Ready, gate closed"
     assert found["stream EVENTS"]["detail"].startswith("1 events")
     assert found["CapacitySampled"]["health"] == "ok"
+    assert found["queue kinds"]["detail"].startswith("kueue.x-k8s.io/v1beta")
     assert found["ProviderSampled"]["health"] == "warning"
     assert "bridge" in found["ProviderSampled"]["advice"]
     assert all(found[f"settings of {service}"]["health"] == "ok" for service in ("bridge", "decider", "recorder"))
