@@ -11,7 +11,7 @@ import pytest
 from overspill_events import names
 from overspill_kube import resources
 from overspill_service import crds
-from tests.support.manifests import COMPONENT, DEPLOY, INSTALL, SERVICES, documents, files, name_of, pod_specs
+from tests.support.manifests import COMPONENT, DEPLOY, INSTALL, SERVICES, documents, files, granted, name_of, pod_specs
 
 RENDERED = documents(INSTALL)
 WORKLOADS = {name_of(document): (document, spec) for document, spec in pod_specs(RENDERED)}
@@ -59,6 +59,13 @@ def test_pods_are_as_narrow_as_they_can_be(name: str) -> None:
         assert security["capabilities"] == {"drop": ["ALL"]}
         assert container["resources"]["requests"].keys() == {"cpu", "memory"}
         assert container["resources"]["limits"].keys() == {"memory"}, "no limit of CPU: it only adds delay"
+
+
+@pytest.mark.parametrize("name", sorted(WORKLOADS))
+def test_a_token_is_in_a_pod_exactly_when_its_account_may_do_something(name: str) -> None:
+    _, spec = WORKLOADS[name]
+    has_rights = bool(granted(RENDERED, spec.get("serviceAccountName", "default")))
+    assert spec.get("automountServiceAccountToken", True) is has_rights
 
 
 @pytest.mark.parametrize("service", SERVICES)
