@@ -75,6 +75,8 @@ async def test_applied_twice_it_changes_nothing(plane: ControlPlane, tmp_path: P
     assert set(before) == {name_of(one) for one in wanted}
     await apply(plane, file, *options)
     after = await versions(plane, file)
+    # kubectl calls budgets and the StatefulSet "configured" each time: its patch is not empty, and changes nothing.
+    assert await kubectl("diff", "-f", str(file), kubeconfig=plane.kubeconfig) == ""
     if way == "server":
         # The first server-side apply of a new claim is a write that changes nothing in it (seen on 1.37.2).
         await apply(plane, file, *options)
