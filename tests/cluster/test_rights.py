@@ -17,8 +17,9 @@ from overspill_kube.client import connect
 from overspill_kube.settings import KubeSettings
 from overspill_lab.lab import CLUSTER
 from tests.cluster.controlplane.start import control_plane
+from tests.support.audit import AuditLog
 from tests.support.installed import install, installed_nats
-from tests.support.rights import MARK, Request, missing, refusals, requests_of, unused
+from tests.support.rights import Request, missing, refusals, unused
 from tests.support.rights_story import perform
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
@@ -35,7 +36,7 @@ async def test_services_need_exactly_their_rights(tmp_path: Path) -> None:
             installation = await install(plane, admin, tmp_path)
             performance = perform(plane.kubeconfig, admin, installation, nats, tmp_path / "lab")
             trouble = await _unless_refused(performance, plane.audit_log)
-        requests = _requests(plane.audit_log)
+        requests = await AuditLog(plane.audit_log).news()
     refused = missing(requests, installation.rights)
     assert not refused, _told("rights are missing in deploy/", refused)
     if trouble is not None:
@@ -55,26 +56,10 @@ async def _unless_refused(performance: Coroutine[Any, Any, None], log: Path) -> 
 
 
 async def _first_refusal(log: Path) -> list[Request]:
-    position = 0
-    while True:
-        lines, position = await asyncio.to_thread(_new_lines, log, position)
-        if refused := refusals(requests_of(lines)):
-            return refused
+    audit = AuditLog(log)
+    while not (refused := refusals(await audit.news())):  # noqa: ASYNC110  another process writes it
         await asyncio.sleep(LOOK_EVERY_S)
-
-
-def _new_lines(log: Path, position: int) -> tuple[list[bytes], int]:
-    """Whole lines from a position on, and where they end."""
-    with log.open("rb") as file:
-        file.seek(position)
-        lines = file.readlines()
-    if lines and not lines[-1].endswith(b"\n"):
-        lines.pop()
-    return [line for line in lines if MARK in line], position + sum(map(len, lines))
-
-
-def _requests(log: Path) -> list[Request]:
-    return list(requests_of(_new_lines(log, 0)[0]))
+    return refused
 
 
 def _told(what: str, findings: list[Any]) -> str:

@@ -1,7 +1,7 @@
 """What services were granted, compared with what they asked for: deployed roles against an API server's audit log.
 
-Pure. A request that no role allows is a missing rule; a rule that no request used is one too many. Both are told with
-the service and the verb, so that whoever edits a role knows what to put right.
+Pure. A request that no role allows is a missing rule; a rule that no request used is one too many; in observe mode every
+write is one too many. All are told with the service and the verb, so that whoever reads it knows what to put right.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ ACCOUNT_PREFIX: Final = f"system:serviceaccount:{SYSTEM_NAMESPACE}:overspill-"
 # In every line that can be ours, in bytes: most of a log is other people's, and parsing JSON is what takes the time.
 MARK: Final = ACCOUNT_PREFIX.encode()
 POLICY_WORD: Final = "ValidatingAdmissionPolicy"  # in the message of every refusal by one
+LEASES: Final = ("coordination.k8s.io", "leases")
+WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 UNAUTHORIZED: Final = 401
 SHOWN: Final = 3  # examples of one refusal
 
@@ -102,10 +104,7 @@ def missing(requests: Iterable[Request], roles: Mapping[str, frozenset[Permissio
         if (problem := _problem(request, _widest(roles.get(request.service, frozenset()), request))) is not None:
             found = Finding(service=request.service, verb=request.verb, resource=_kind(request), problem=problem)
             troubled.setdefault(found, set()).add(request.what)
-    return sorted(
-        msgspec.structs.replace(found, problem=f"{found.problem} ({_examples(several)})")
-        for found, several in troubled.items()
-    )
+    return _with_examples(troubled)
 
 
 def unused(requests: Iterable[Request], roles: Mapping[str, frozenset[Permission]]) -> list[Finding]:
@@ -125,6 +124,24 @@ def unused(requests: Iterable[Request], roles: Mapping[str, frozenset[Permission
 def refusals(requests: Iterable[Request]) -> list[Request]:
     """Requests that were refused for want of rights or by one of our policies."""
     return [request for request in requests if _is_refused(request)]
+
+
+def writes(requests: Iterable[Request]) -> list[Finding]:
+    """Requests to change something, dry runs too, but for those about the Lease by which a service leads. Nothing else
+    is a service's own: others read it, or it is part of somebody's work.
+    """
+    changes: dict[Finding, set[str]] = {}
+    for request in requests:
+        if request.verb in WRITES and not _is_own_lease(request):
+            found = Finding(service=request.service, verb=request.verb, resource=_kind(request), problem="is a write")
+            changes.setdefault(found, set()).add(request.what)
+    return _with_examples(changes)
+
+
+def _is_own_lease(request: Request) -> bool:
+    """The bridge has one for each virtual node, whose name follows."""
+    is_lease = (request.group, request.resource, request.namespace) == (*LEASES, SYSTEM_NAMESPACE)
+    return is_lease and f"{request.name}-".startswith(f"overspill-{request.service}-")
 
 
 def _is_refused(request: Request) -> bool:
@@ -171,6 +188,12 @@ def _of(service: str, permission: Permission, problem: str) -> Finding:
     where = f" in {permission.namespace}" if permission.namespace else ""
     named = f" named {permission.name}" if permission.name else ""
     return Finding(service=service, verb=permission.verb, resource=f"{kind}{named}{where}", problem=problem)
+
+
+def _with_examples(found: Mapping[Finding, set[str]]) -> list[Finding]:
+    return sorted(
+        msgspec.structs.replace(one, problem=f"{one.problem} ({_examples(several)})") for one, several in found.items()
+    )
 
 
 def _examples(several: set[str]) -> str:

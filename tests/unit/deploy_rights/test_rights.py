@@ -10,7 +10,7 @@ import pytest
 
 from overspill_kube.grants import Permission
 from tests.support.manifests import INSTALL, SERVICES, documents, granted
-from tests.support.rights import Request, covers, missing, refusals, requests_of, unused
+from tests.support.rights import Request, covers, missing, refusals, requests_of, unused, writes
 
 DEPLOYED = {service: granted(documents(INSTALL), f"overspill-{service}") for service in SERVICES}
 
@@ -182,6 +182,44 @@ def test_a_token_that_is_not_known_is_a_refusal() -> None:
 def test_a_refused_request_is_no_use_of_a_rule() -> None:
     text = line("bridge", "get", "pods", decision="forbid")
     assert len(unused(requests_of([text]), {"bridge": frozenset({pods("get")})})) == 1
+
+
+# --- what was written ----------------------------------------------------------------------------------------------------
+
+LEASES = {"group": "coordination.k8s.io", "namespace": "overspill-system"}
+
+
+@pytest.mark.parametrize("verb", ["create", "update", "patch", "delete", "deletecollection"])
+def test_a_write_names_service_verb_kind_and_objects(verb: str) -> None:
+    lines = [line("evictor", verb, "pods/eviction", namespace="n", name=name) for name in ("a", "b")]
+    (finding,) = writes(requests_of(lines))
+    assert str(finding) == (
+        f"evictor: {verb} pods/eviction: is a write ({verb} pods/eviction n/a, {verb} pods/eviction n/b)"
+    )
+
+
+@pytest.mark.parametrize("verb", ["get", "list", "watch"])
+def test_reading_is_no_write(verb: str) -> None:
+    assert writes(requests_of([line("bridge", verb, "pods", namespace="n", name="p")])) == []
+
+
+def test_a_refused_write_is_one_too() -> None:
+    assert len(writes(requests_of([line("bridge", "patch", "nodes", name="n", decision="forbid", code=403)]))) == 1
+
+
+def test_only_the_lease_by_which_a_service_leads_is_its_own() -> None:
+    own = [
+        line("decider", "create", "leases", name="overspill-decider", **LEASES),
+        line("bridge", "patch", "leases", name="overspill-bridge-overspill-external", **LEASES),
+    ]
+    others = [
+        line("bridge", "patch", "leases", name="overspill-decider", **LEASES),
+        line("decider", "create", "leases", **LEASES),
+        line("bridge", "patch", "leases", name="overspill-bridge", **LEASES | {"namespace": "kube-node-lease"}),
+        line("bridge", "patch", "configmaps", name="overspill-bridge", namespace="overspill-system"),
+    ]
+    assert writes(requests_of(own)) == []
+    assert sum(len(writes(requests_of([one]))) for one in others) == len(others)
 
 
 # --- which rule allows what ------------------------------------------------------------------------------------------------
