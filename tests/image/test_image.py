@@ -150,7 +150,7 @@ def test_a_setting_that_is_missing_ends_with_2_and_its_name(images: dict[str, st
 
 def test_without_a_way_to_an_api_server_it_ends_and_says_what_to_set(images: dict[str, str]) -> None:
     with container(images["production"], "overspill_sampler") as one:
-        assert one.wait() == 1
+        assert one.wait() == 2
         assert "OVERSPILL_KUBECONFIG" in one.log
 
 
