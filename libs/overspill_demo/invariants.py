@@ -10,6 +10,8 @@ from itertools import pairwise
 
 from msgspec import Struct
 
+from overspill_events.reasons import Place
+
 
 class Eviction(Struct, frozen=True, kw_only=True):
     """A pod that the API server marked as evicted, and its owner's other Ready pods at that moment."""
@@ -33,6 +35,15 @@ class Lifetime(Struct, frozen=True, kw_only=True):
     ours: bool  # carries our cluster's tag
 
 
+class Return(Struct, frozen=True, kw_only=True):
+    """One return as the stream tells it: each intent with the endings that name it as their cause."""
+
+    uid: str
+    pod: str  # namespace/name
+    begun: bool  # False: it ended, and no intent stands before that
+    ends: tuple[Place, ...]
+
+
 class Observation(Struct, frozen=True, kw_only=True):
     """Everything that was seen."""
 
@@ -48,6 +59,7 @@ class Observation(Struct, frozen=True, kw_only=True):
     evictions: tuple[Eviction, ...]
     successions: tuple[tuple[str, str], ...]  # (pod that left, its successor) as the stream tells them, by UID
     owners: Mapping[str, str]  # pod UID → its Deployment, as the API server showed them
+    returns: tuple[Return, ...]
     intents_before: frozenset[str]  # pod UIDs whose ReturnIntended stands in the stream before their eviction's event
     instances: tuple[Lifetime, ...]
     announced_instances: frozenset[str]  # instances with InstanceCreated or InstanceAdopted in the stream
@@ -163,6 +175,24 @@ def _successors(seen: Observation) -> tuple[bool, str]:
     return not wrong and not twice, f"{len(heirs)} successors, {len(wrong)} of another owner, {len(twice)} told twice"
 
 
+def _settled(seen: Observation) -> tuple[bool, str]:
+    """Every return ends once, and none by its time running out: Deployments only grow in a story, so that each of their
+    pods that was evicted has a successor. Nor does the stream call a pod not evicted that the API server saw evicted.
+    """
+    evicted = {one.uid for one in seen.returns if set(one.ends) - {Place.NOT_EVICTED}}
+    problems = {
+        "not ended": [one.pod for one in seen.returns if not one.ends],
+        "ended more than once": [one.pod for one in seen.returns if len(one.ends) > 1],
+        "ended without an intent": [one.pod for one in seen.returns if not one.begun],
+        "expired": [one.pod for one in seen.returns if Place.EXPIRED in one.ends],
+        "evicted and not told so at the end": [one.pod for one in seen.evictions if one.uid not in evicted],
+    }
+    found = [f"{len(pods)} {what}: {_some(pods)}" for what, pods in problems.items() if pods]
+    places = Counter(place.value for one in seen.returns for place in one.ends)
+    ends = ", ".join(f"{count} {place}" for place, count in sorted(places.items()))
+    return not found, "; ".join((f"{len(seen.returns)} returns: {ends or 'no end'}", *found))
+
+
 def _announced(seen: Observation) -> tuple[bool, str]:
     ours = [life.instance for life in seen.instances if life.ours]
     silent = [i for i in ours if i not in seen.announced_instances or i not in seen.ended_instances]
@@ -202,6 +232,7 @@ RULES: Mapping[str, Callable[[Observation], tuple[bool, str]]] = {
     "nobody-evicted-twice": _once,
     "intent-before-every-eviction": _intents,
     "successors-are-of-the-same-owner": _successors,
+    "every-return-ends-once-and-none-expires": _settled,
     "every-instance-on-the-record": _announced,
     "external-gpus-within-the-ceiling": _ceiling,
     "no-gaps-in-the-stream": _gaps,

@@ -8,12 +8,12 @@ event claims is taken as proof of an effect.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from overspill_bus import Bus, Recorded
-from overspill_demo.invariants import Observation
+from overspill_demo.invariants import Observation, Return
 from overspill_demo.objects import INFERENCE_NAMESPACE, RESEARCH_NAMESPACE
 from overspill_demo.provider import ProviderBooks, Totals
 from overspill_demo.recollection import Figures, Recollection, figures, is_ready
@@ -30,7 +30,7 @@ from overspill_objects.pod import Pod
 from overspill_recorder.ledger import open_ledger
 
 STORY_NAMESPACES: Final = (RESEARCH_NAMESPACE, INFERENCE_NAMESPACE)
-LEDGER_PATIENCE_S: Final = 15.0
+PATIENCE_S: Final = 15.0  # for the evictor's last word, and for the ledger
 FLOOR: Final = 1  # ready replicas that must stay beside the evicted one: the evictor's default floor
 
 
@@ -44,6 +44,8 @@ class Stream:
         self.refused = 0
         self.intents: dict[str, int] = {}  # pod UID → stream sequence
         self.evicted: dict[str, int] = {}
+        self.begun: dict[str, catalog.PodRef] = {}  # id of a ReturnIntended → its pod
+        self.ends: dict[str, list[catalog.ReturnSettled]] = {}  # id of the event that they name as their cause
         self.successions: list[tuple[str, str]] = []
         self.announced: set[str] = set()
         self.ended: set[str] = set()
@@ -58,10 +60,13 @@ class Stream:
         match recorded.event:
             case catalog.ReturnIntended(pod=pod):
                 self.intents.setdefault(pod.uid, position)
+                self.begun[envelope.id] = pod
             case catalog.PodEvicted(pod=pod):
                 self.evicted.setdefault(pod.uid, position)
-            case catalog.ReturnSettled(pod=pod, successor=catalog.PodRef() as heir):
-                self.successions.append((pod.uid, heir.uid))
+            case catalog.ReturnSettled(pod=pod, successor=heir) as end:
+                self.ends.setdefault(envelope.causation_id or "", []).append(end)
+                if heir is not None:
+                    self.successions.append((pod.uid, heir.uid))
             case catalog.EvictionRefused(reason=RefusalReason.PDB):
                 self.refused += 1
             case catalog.InstanceCreated(instance=instance) | catalog.InstanceAdopted(instance=instance):
@@ -73,9 +78,20 @@ class Stream:
         """Missing numbers per source and epoch."""
         return {f"{source} {epoch}": max(seen) - len(seen) for (source, epoch), seen in self.numbers.items()}
 
+    def returns(self) -> tuple[Return, ...]:
+        """Each intent with its ends, then ends of which no intent is known."""
+        begun = [_return(pod, self.ends.get(intent, ())) for intent, pod in self.begun.items()]
+        strays = [end for cause, ends in self.ends.items() if cause not in self.begun for end in ends]
+        return (*begun, *(_return(end.pod, [end], begun=False) for end in strays))
+
     def intents_before(self) -> frozenset[str]:
         """Pods whose intent stands before their eviction."""
         return frozenset(uid for uid, at in self.evicted.items() if self.intents.get(uid, at) < at)
+
+
+def _return(pod: catalog.PodRef, ends: Sequence[catalog.ReturnSettled], *, begun: bool = True) -> Return:
+    places = tuple(end.place for end in ends)
+    return Return(uid=pod.uid, pod=f"{pod.namespace}/{pod.name}", begun=begun, ends=places)
 
 
 class Watch:
@@ -158,7 +174,7 @@ class Watch:
         return tuple(research.name for research in self.scenario.research if research.name not in complete)
 
     async def observation(self, ledger: Path, *, max_external_gpus: int) -> Observation:
-        """Everything that was seen, at the end. Waits for the ledger to catch up, within bounds."""
+        """Everything that was seen, at the end. Waits for open returns and for the ledger, within bounds."""
         cluster = await self._kube.get(NAMESPACES, "kube-system")
         uid = cluster.metadata.uid if cluster else ""
         recollection = self.recollection
@@ -177,6 +193,7 @@ class Watch:
             evictions=tuple(recollection.evictions.values()),
             successions=tuple(stream.successions),
             owners=recollection.owners,
+            returns=stream.returns(),
             intents_before=stream.intents_before(),
             instances=await self._books.lifetimes(uid),
             announced_instances=frozenset(stream.announced),
@@ -194,15 +211,20 @@ class Watch:
 
         Read anew from the beginning: what was heard while the story went on may not stand there any more.
         """
+        await _patiently(self._nobody_returns)
         stream = Stream()
         async for recorded in self._bus.read([STREAM_SUBJECTS], since=1):
             stream.take(recorded)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + LEDGER_PATIENCE_S
         async with open_ledger(path) as ledger:
-            while await ledger.count() < stream.events and loop.time() < deadline:  # noqa: ASYNC110 another process writes
-                await asyncio.sleep(0.1)
+
+            async def caught_up() -> bool:
+                return await ledger.count() >= stream.events
+
+            await _patiently(caught_up)
             return stream, sum(event.stream_sequence <= stream.last for event in await ledger.events())
+
+    async def _nobody_returns(self) -> bool:
+        return all(one.ends for one in self.stream.returns())
 
     async def _poll_books(self) -> None:
         while True:
@@ -220,3 +242,11 @@ class Watch:
 
     def _story_pods(self) -> Iterator[Pod]:
         return (pod for (namespace, _), pod in self._pods.items.items() if namespace in STORY_NAMESPACES)
+
+
+async def _patiently(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for what another process will do soon, but no longer than it may take."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + PATIENCE_S
+    while not await holds() and loop.time() < deadline:  # noqa: ASYNC110 another process decides it
+        await asyncio.sleep(0.1)

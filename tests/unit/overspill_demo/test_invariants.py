@@ -3,7 +3,18 @@
 import msgspec
 import pytest
 
-from overspill_demo.invariants import RULES, Eviction, Lifetime, Observation, duplicates, judge, orphans, peak_gpus
+from overspill_demo.invariants import (
+    RULES,
+    Eviction,
+    Lifetime,
+    Observation,
+    Return,
+    duplicates,
+    judge,
+    orphans,
+    peak_gpus,
+)
+from overspill_events.reasons import Place
 
 
 def life(
@@ -14,6 +25,10 @@ def life(
 
 def eviction(uid: str, *, spilled: bool = True, others: int = 3) -> Eviction:
     return Eviction(uid=uid, pod=f"inference/{uid}", owner="a", spilled=spilled, was_ready=True, ready_others=others)
+
+
+def returned(uid: str, *ends: Place, begun: bool = True) -> Return:
+    return Return(uid=uid, pod=f"inference/{uid}", begun=begun, ends=ends)
 
 
 GOOD = Observation(
@@ -29,6 +44,7 @@ GOOD = Observation(
     evictions=(eviction("u1"), eviction("u2")),
     successions=(("u1", "u3"),),
     owners={"u1": "a", "u2": "a", "u3": "a", "u4": "b"},
+    returns=(returned("u1", Place.HOME), returned("u2", Place.NOT_EVICTED), returned("u2", Place.HOME)),
     intents_before=frozenset({"u1", "u2"}),
     instances=(life("i1", "u1", 0, 5), life("i2", "u2", 1, 6)),
     announced_instances=frozenset({"i1", "i2"}),
@@ -54,6 +70,7 @@ BROKEN = {
     "nobody-evicted-twice": {"evictions": (eviction("u1"), eviction("u1"))},
     "intent-before-every-eviction": {"intents_before": frozenset({"u1"})},
     "successors-are-of-the-same-owner": {"successions": (("u1", "u4"),)},
+    "every-return-ends-once-and-none-expires": {"returns": (returned("u1", Place.HOME), returned("u2"))},
     "every-instance-on-the-record": {"announced_instances": frozenset({"i1"})},
     "external-gpus-within-the-ceiling": {"max_external_gpus": 1},
     "no-gaps-in-the-stream": {"stream_gaps": {"bridge": 1}},
@@ -79,6 +96,33 @@ def test_a_broken_promise_is_named(name: str):
     seen = msgspec.structs.replace(GOOD, **BROKEN[name])
     broken = {verdict.name: verdict.detail for verdict in judge(seen) if not verdict.ok}
     assert name in broken
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        ([returned("u2")], "2 returns: 1 home; 1 not ended: inference/u2"),
+        ([returned("u2", Place.HOME, Place.HOME)], "2 returns: 3 home; 1 ended more than once: inference/u2"),
+        ([returned("u2", Place.HOME, Place.NOT_EVICTED)], "1 ended more than once: inference/u2"),
+        ([returned("u2", Place.HOME, begun=False)], "2 returns: 2 home; 1 ended without an intent: inference/u2"),
+        ([returned("u2", Place.EXPIRED)], "2 returns: 1 expired, 1 home; 1 expired: inference/u2"),
+        ([returned("u2", Place.NOT_EVICTED)], "1 evicted and not told so at the end: inference/u2"),
+        ([], "1 returns: 1 home; 1 evicted and not told so at the end: inference/u2"),
+    ],
+)
+def test_a_return_that_did_not_end_well_is_told_with_its_pod(second: list[Return], said: str):
+    """Both pods were seen evicted."""
+    seen = msgspec.structs.replace(GOOD, returns=(returned("u1", Place.HOME), *second))
+    verdict = next(v for v in judge(seen) if v.name == "every-return-ends-once-and-none-expires")
+    assert not verdict.ok
+    assert said in verdict.detail
+
+
+@pytest.mark.parametrize("place", [Place.HOME, Place.VIRTUAL, Place.PENDING])
+def test_a_return_may_end_wherever_its_successor_was_seen(place: Place):
+    """That it comes home in the end is another promise."""
+    seen = msgspec.structs.replace(GOOD, returns=(returned("u1", Place.HOME), returned("u2", place)))
+    assert all(verdict.ok for verdict in judge(seen))
 
 
 @pytest.mark.parametrize("change", [{"gate_closings": 0}, {"gate_closed_at_end": False}, {"gate_openings": 0}])
