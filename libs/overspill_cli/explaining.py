@@ -35,6 +35,7 @@ _TOLD: tuple[type[catalog.Event], ...] = (
     catalog.ReturnIntended,
     catalog.PodEvicted,
     catalog.ReturnSettled,
+    catalog.TerminationDeferred,
     catalog.InstanceTerminated,
     catalog.WorkloadQueued,
     catalog.AdmissionDeferred,

@@ -211,6 +211,10 @@ def _orphan(e: catalog.OrphanFound) -> str:
     return f"instance {e.instance} at {e.provider} has no pod ({pod_name(e.pod)}), {number(e.age_seconds)} s old"
 
 
+def _termination_deferred(e: catalog.TerminationDeferred) -> str:
+    return f"instance {e.instance} of {pod_name(e.pod)} is to be terminated and is not: {e.end}{_tail(e.detail)}"
+
+
 def _spill_deferred(e: catalog.SpillDeferred) -> str:
     tried = f"; tried {', '.join(e.tried)}" if e.tried else ""
     return f"{pod_name(e.pod)} waits on {e.node} without an instance: {e.reason}{_tail(e.detail)}{tried}"
@@ -251,6 +255,7 @@ SENTENCES: Final[Mapping[type[Event], Callable[[Any], str]]] = {
     catalog.InstanceRunning: _running,
     catalog.InstanceFailed: _failed,
     catalog.InstanceTerminating: lambda e: f"instance {e.instance} of {pod_name(e.pod)} is being terminated: {e.end}",
+    catalog.TerminationDeferred: _termination_deferred,
     catalog.InstanceTerminated: _terminated,
     catalog.InstanceAdopted: _adopted,
     catalog.OrphanFound: _orphan,

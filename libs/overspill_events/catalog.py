@@ -317,6 +317,18 @@ class InstanceTerminating(Event, frozen=True, kw_only=True):
 
 
 @event("bridge", "key")
+class TerminationDeferred(Event, frozen=True, kw_only=True):
+    """An instance is to be ended, and is not because the bridge observes; told once for each cause."""
+
+    key: str
+    pod: PodRef
+    provider: str
+    instance: str
+    end: reasons.InstanceEnd
+    detail: str = ""
+
+
+@event("bridge", "key")
 class InstanceTerminated(Event, frozen=True, kw_only=True):
     key: str
     pod: PodRef

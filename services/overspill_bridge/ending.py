@@ -15,7 +15,13 @@ from overspill_bridge.policy import is_untold, may_end, to_end
 from overspill_bridge.record import Record
 from overspill_bridge.sighting import Sighting
 from overspill_bridge.world import World, ref_in_tags, ref_of
-from overspill_events.catalog import InstanceFailed, InstanceTerminated, InstanceTerminating, PodRef
+from overspill_events.catalog import (
+    InstanceFailed,
+    InstanceTerminated,
+    InstanceTerminating,
+    PodRef,
+    TerminationDeferred,
+)
 from overspill_events.names import INSTANCE_ANNOTATION, PROVIDER_ANNOTATION
 from overspill_events.reasons import InstanceEnd
 from overspill_kube.client import Client
@@ -49,21 +55,23 @@ class Ender:
         width = world.settings.delete_concurrency
         self._slots = {name: asyncio.Semaphore(width) for name in world.providers}
         self._intended: set[tuple[str, str]] = set()
+        self._withheld: set[tuple[str, str, InstanceEnd]] = set()
 
     async def end(self, targets: tuple[Sighting, ...], why: InstanceEnd) -> bool:
         """Terminate instances of one pod. False when the live pod does not justify it (the cache was behind).
 
-        Raises ProviderError, KubeUnavailable or KubeError; the caller tries again.
+        In observe mode it is only said. Raises ProviderError, KubeUnavailable or KubeError; the caller tries again.
         """
-        if self._world.settings.mode is Mode.OBSERVE:
-            return True
         ref = ref_in_tags(targets[0])
         live = await self._live(ref)
         if not may_end(why, live, uid=ref.uid):
             self._log.info("termination-not-justified", pod=f"{ref.namespace}/{ref.name}", end=why.value)
             return False
         for target in targets:
-            await self._terminate(target, why)
+            if self._world.settings.mode is Mode.OBSERVE:
+                self._withhold(target, why)
+            else:
+                await self._terminate(target, why)
         return True
 
     async def close(self, uid: str) -> None:
@@ -142,6 +150,24 @@ class Ender:
         self._metrics.calls.labels(target.provider, "terminate", "ok").inc()
         latest = next((s for s in world.book.of(target.pod_uid) if _same(s, target)), target)
         world.book.ending(latest, why, now=world.clock.monotonic())
+
+    def _withhold(self, target: Sighting, why: InstanceEnd) -> None:
+        """What would be ended, told once for each cause."""
+        instance = target.instance.id
+        if (target.provider, instance, why) in self._withheld:
+            return
+        self._withheld.add((target.provider, instance, why))
+        self._record.tell(
+            TerminationDeferred(
+                key=key_of(target.pod_uid),
+                pod=ref_in_tags(target),
+                provider=target.provider,
+                instance=instance,
+                end=why,
+                detail="observing",
+            ),
+            target.pod_uid,
+        )
 
     def _lost(self, sighting: Sighting) -> None:
         """Complete lists say that it vanished, and nobody here ended it."""

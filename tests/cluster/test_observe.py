@@ -41,8 +41,9 @@ from overspill_events.catalog import (
     OrphanFound,
     ProviderSampled,
     SpillDeferred,
+    TerminationDeferred,
 )
-from overspill_events.reasons import DeferReason, GateReason, RefusalReason, SpillReason, Verdict
+from overspill_events.reasons import DeferReason, GateReason, InstanceEnd, RefusalReason, SpillReason, Verdict
 from overspill_events.subjects import STREAM_SUBJECTS
 from overspill_kube.client import Client, PatchKind, connect
 from overspill_kube.resources import JOBS, NAMESPACES, NODES, PODS
@@ -392,6 +393,10 @@ async def _observed(site: Site) -> None:
         async def found_the_orphan() -> bool:
             return [one.pod.uid for one in await witness.heard(OrphanFound)] == [ORPHAN]
 
+        async def would_end() -> bool:
+            ends = {one.end for one in await witness.heard(TerminationDeferred)}
+            return ends >= {InstanceEnd.POD_DELETED, InstanceEnd.ORPHAN}
+
         async def waits() -> bool:
             told = [one for one in await witness.heard(AdmissionDeferred) if one.workload.name == QUEUED]
             return [one.reason for one in told] == [DeferReason.NO_QUOTA]
@@ -399,6 +404,7 @@ async def _observed(site: Site) -> None:
         await witness.until("the decider would open the gate", would_open)
         await witness.until("the bridge would create an instance", would_create)
         await witness.until("the bridge has found the orphan", found_the_orphan)
+        await witness.until("the bridge would end what nobody needs", would_end)
         await witness.until("the admitter has no quota left", waits)
         await _research_ends(site)
 

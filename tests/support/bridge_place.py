@@ -12,10 +12,10 @@ from overspill_bus.bus import connect as connect_bus
 from overspill_bus.settings import BusSettings
 from overspill_bus.testing import nats_server
 from overspill_events.catalog import Event, kebab
-from overspill_events.names import GPU_RESOURCE, SPILLABLE_LABEL
+from overspill_events.names import CLUSTER_TAG, GPU_RESOURCE, NODE_TAG, POD_TAG, POD_UID_TAG, SPILLABLE_LABEL
 from overspill_kube.client import Client, PatchKind, connect
 from overspill_kube.outcomes import Done
-from overspill_kube.resources import PODS
+from overspill_kube.resources import NAMESPACES, PODS
 from overspill_kube.settings import KubeSettings
 from overspill_objects.core import Pod
 from overspill_runtime.clock import SystemClock
@@ -179,3 +179,15 @@ async def said(place: Place, *kinds: type[Event]) -> list[Any]:
     async with connect_bus(settings, clock=SystemClock(), wait=True) as bus:
         filters = [f"overspill.v1.test.bridge.{kebab(kind.__name__)}.>" for kind in kinds]
         return [r.event async for r in bus.read(filters) if isinstance(r.event, kinds)]
+
+
+async def cluster_uid(place: Place) -> str:
+    """The cluster's identity at providers."""
+    cluster = await place.client.get(NAMESPACES, "kube-system")
+    assert cluster is not None
+    return cluster.metadata.uid
+
+
+async def tags_for(place: Place, uid: str, *, name: str = "default/none", node: str = NODE) -> dict[str, str]:
+    """The tags of an instance of ours for that pod."""
+    return {CLUSTER_TAG: await cluster_uid(place), NODE_TAG: node, POD_UID_TAG: uid, POD_TAG: name}

@@ -12,7 +12,6 @@ import pytest
 from overspill_bus.testing import nats_server
 from overspill_events.catalog import (
     InstanceAdopted,
-    InstanceCreated,
     InstanceFailed,
     InstanceRequested,
     InstanceRunning,
@@ -21,10 +20,9 @@ from overspill_events.catalog import (
     ProviderSampled,
     SpillDeferred,
 )
-from overspill_events.names import CLUSTER_TAG, NODE_TAG, POD_TAG, POD_UID_TAG
+from overspill_events.names import CLUSTER_TAG, NODE_TAG
 from overspill_events.reasons import InstanceEnd, SpillReason
-from overspill_kube.resources import NAMESPACES
-from tests.support.bridge_place import NODE, bridge_place, said
+from tests.support.bridge_place import NODE, bridge_place, said, tags_for
 from tests.support.cloud import cloud
 
 pytestmark = pytest.mark.timeout(240)
@@ -43,14 +41,6 @@ async def all_running(place):
 
 async def none_living(place):
     return not await place.cloud.living()
-
-
-async def cluster_uid(place):
-    return (await place.client.get(NAMESPACES, "kube-system")).metadata.uid
-
-
-async def tags_for(place, uid, *, name="default/none", node=NODE):
-    return {CLUSTER_TAG: await cluster_uid(place), NODE_TAG: node, POD_UID_TAG: uid, POD_TAG: name}
 
 
 async def test_killed_while_creating_thirty_pods_it_ends_with_one_instance_each(tmp_path):
@@ -324,28 +314,6 @@ async def test_work_goes_on_without_the_bus_and_its_events_come_later(tmp_path):
         assert len(await said(place, InstanceRequested)) == 1
         assert len(await said(place, InstanceRunning)) == 1
         place.nats_url = living_url
-
-
-async def test_observing_decides_and_spends_nothing(tmp_path):
-    async with bridge_place(tmp_path) as place:
-        orphan = await place.cloud.rent("x", tags=await tags_for(place, "uid-x", name="default/gone"))
-        await place.start_bridge(mode="observe")
-        await place.pod("seen")
-
-        async def told():
-            return [e for e in await said(place, SpillDeferred) if e.reason is SpillReason.OBSERVING]
-
-        (event,) = await place.eventually(told)
-        assert "a100-1x-north at $1.89/h" in event.detail
-
-        async def found():
-            return await said(place, OrphanFound)
-
-        await place.eventually(found)
-        await asyncio.sleep(1.0)
-        assert [i["id"] for i in await place.cloud.living()] == [orphan]
-        assert (await place.get("seen")).status.container_statuses == ()
-        assert await said(place, InstanceCreated) == []
 
 
 async def test_whatever_is_killed_whenever_the_end_is_the_same(tmp_path):
