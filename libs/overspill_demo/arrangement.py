@@ -31,7 +31,7 @@ ARRANGEMENT: Final[Mapping[str, Mapping[str, str]]] = {
         "OVERSPILL_EVICTOR_MIN_POD_AGE": "3",
         "OVERSPILL_EVICTOR_MAX_PER_CYCLE": "6",
         "OVERSPILL_EVICTOR_GATE_SETTLE": "2",
-        "OVERSPILL_EVICTOR_RETURN_TIMEOUT": "20",
+        "OVERSPILL_EVICTOR_RETURN_TIMEOUT": "60",  # none may expire in a story, on a machine of any speed
         "OVERSPILL_EVICTOR_MAX_IN_FLIGHT": "24",
         "OVERSPILL_EVICTOR_MAX_IN_FLIGHT_PER_OWNER": "4",
         "OVERSPILL_EVICTOR_REFUSAL_RETRY": "3",
