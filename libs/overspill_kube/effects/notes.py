@@ -33,7 +33,7 @@ async def record_event(
     when the same was said lately, when there are too many, or when the server refuses or cannot be reached. No
     exception for any of these, because nothing may depend on a note.
     """
-    limits = limits or client.note_limits
+    limits = client.note_limits if limits is None else limits  # one that has counted nothing yet is falsy
     if not limits.allow((involved.uid, reason, message), client.clock.monotonic()):
         return False
     namespace = involved.namespace or "default"

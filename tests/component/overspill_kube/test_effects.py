@@ -21,6 +21,7 @@ from overspill_kube.effects import (
     set_taints,
     set_toleration_seconds,
 )
+from overspill_kube.note_limits import NoteLimits
 from overspill_kube.outcomes import Conflict, NotFound, Replaced, SeveralPdbs
 from overspill_kube.resources import EVENTS, JOBS, NODES, PDBS, PODS
 from overspill_objects.core import Taint
@@ -271,3 +272,20 @@ async def test_a_note_is_left_beside_its_object_and_not_repeated(client: Client,
     listing = await client.list(EVENTS, namespace=place.namespace, fields=f"involvedObject.uid={pod.metadata.uid}")
     ours = [event for event in listing.items if event.reason == "NotSpillable"]
     assert [event.message for event in ours] == ["it uses a host port"]
+
+
+async def test_notes_with_a_budget_of_their_own_take_nothing_of_the_others(client: Client, place: Place) -> None:
+    pod = await place.pod("worker")
+    about = ObjectReference(
+        api_version="v1", kind="Pod", namespace=place.namespace, name="worker", uid=pod.metadata.uid
+    )
+    own, before = NoteLimits(burst=1, per_second=0.001), len(client.note_limits)
+
+    async def note(message: str) -> bool:
+        return await record_event(
+            client, about, reason="Turn", message=message, component="overspill-bridge", limits=own
+        )
+
+    assert await note("the first")
+    assert not await note("the second")
+    assert (len(own), len(client.note_limits)) == (1, before)
