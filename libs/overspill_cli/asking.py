@@ -17,14 +17,16 @@ WORKLOAD_KINDS: Final = ("workload", "workloads", "job", "jobs")
 
 
 def moment(text: str, *, now: datetime) -> datetime:
-    """15m, 2h, 1d ago, or an ISO 8601 time. Raises UsageError."""
-    if text[-1:] in UNITS and text[:-1].isdigit():
-        return now - timedelta(**{UNITS[text[-1]]: int(text[:-1])})
+    """15m, 2h, 1d ago, or an ISO 8601 time; in UTC. Raises UsageError."""
     try:
+        if text[-1:] in UNITS and text[:-1].isdecimal():
+            return now - timedelta(**{UNITS[text[-1]]: int(text[:-1])})
         given = datetime.fromisoformat(text)
+        return (given if given.tzinfo else given.replace(tzinfo=UTC)).astimezone(UTC)
     except ValueError:
         raise UsageError(f"{text!r} is no time: give 30s, 15m, 2h, 1d or an ISO 8601 time") from None
-    return given if given.tzinfo else given.replace(tzinfo=UTC)
+    except OverflowError:
+        raise UsageError(f"{text!r} is not within the years 1 to 9999") from None
 
 
 async def events(

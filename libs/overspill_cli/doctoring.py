@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from overspill_bus import ApiError, Bus, BusSettings, BusUnavailable
+from overspill_bus import ApiError, Bus, BusClosed, BusSettings, BusUnavailable
 from overspill_bus import connect as connect_bus
 from overspill_cli.clusters import Place
 from overspill_cli.findings import Finding, Health
@@ -29,7 +29,7 @@ from overspill_objects.meta import condition_of
 from overspill_recorder.ledger import open_ledger
 from overspill_recorder.schema import LedgerError
 from overspill_runtime.clock import Clock, SystemClock
-from overspill_runtime.settings import CommonSettings, SettingsError, load
+from overspill_runtime.settings import CommonSettings, SettingsError, load, without_passwords
 
 SERVICES: Final = ("sampler", "decider", "evictor", "admitter", "bridge", "recorder")
 SILENT_AFTER: Final = timedelta(minutes=5)
@@ -62,8 +62,9 @@ async def _findings(env: Mapping[str, str], ledger: Path) -> AsyncIterator[Findi
         )
         try:
             bus = await stack.enter_async_context(connect_bus(settings, clock=clock, wait=True))
-        except BusUnavailable as error:
-            yield _problem("NATS", str(error), f"is nats-server at OVERSPILL_NATS_URL={common.nats_url}?")
+        except (BusUnavailable, BusClosed) as error:
+            where = without_passwords(common.nats_url)
+            yield _problem("NATS", str(error), f"is nats-server at OVERSPILL_NATS_URL={where}?")
         else:
             async for finding in bus_findings(bus, clock):
                 yield finding
@@ -134,6 +135,8 @@ async def _guarded(place: Place, examination: Callable[[Place], Awaitable[list[F
         findings = await examination(place)
     except (KubeUnavailable, KubeError) as error:
         findings = [_problem("API server", str(error), "is it reachable, and may these credentials list nodes?")]
+    except msgspec.DecodeError as error:
+        findings = [_problem("API server", f"its answer is not understood: {error}", "is it an API server?")]
     for finding in findings:
         yield finding
 

@@ -27,6 +27,9 @@ def finish(work: Coroutine[Any, Any, int]) -> int:
     except (UsageError, ArrangementError, ScenarioError, SettingsError, LedgerError) as error:
         print(error, file=sys.stderr)
         return Exit.USAGE
+    except UnicodeEncodeError as error:  # bytes of the command line or the environment that are no text
+        print(f"{error.object!r} is no text in UTF-8", file=sys.stderr)
+        return Exit.USAGE
     except (LabError, CommandError, KubeError, KubeUnavailable) as error:
         print(error, file=sys.stderr)
         return Exit.BROKEN

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from overspill_bus import BusSettings, BusUnavailable
+from overspill_bus import BusClosed, BusSettings, BusUnavailable
 from overspill_bus import connect as connect_bus
 from overspill_cli.clusters import Place, end_of, reach
 from overspill_cli.narrating import narrate
@@ -169,12 +169,10 @@ async def read_pauses(place: Place) -> dict[str, Pause]:
 
 
 async def _gate(place: Place, name: str) -> Gate:
-    node = await place.kube.get(NODES, name)
-    if node is not None and node.metadata.labels.get(VIRTUAL_LABEL) == "true":
-        return gate_of(node)
-    virtual = (await place.kube.list(NODES, labels=f"{VIRTUAL_LABEL}=true")).items
-    names = ", ".join(sorted(one.metadata.name for one in virtual)) or "there is none"
-    raise UsageError(f"{name!r} is no virtual node; virtual nodes: {names}")
+    virtual = {one.metadata.name: one for one in (await place.kube.list(NODES, labels=f"{VIRTUAL_LABEL}=true")).items}
+    if name in virtual:
+        return gate_of(virtual[name])
+    raise UsageError(f"{name!r} is no virtual node; virtual nodes: {', '.join(sorted(virtual)) or 'there is none'}")
 
 
 async def _warn_if_paused(place: Place) -> None:
@@ -194,7 +192,7 @@ async def _last_decision(place: Place, node: str) -> tuple[str | None, str]:
         async with connect_bus(settings, clock=place.kube.clock, wait=True) as bus:
             last = [one async for one in bus.read([_decisions(node, settings.cluster)], last_per_subject=True)]
             others = [] if last else [one async for one in bus.read([_decisions(node)], last_per_subject=True)]
-    except BusUnavailable as error:
+    except (BusUnavailable, BusClosed) as error:
         return None, f"NATS at {settings.nats_url.rsplit('@', 1)[-1]}: {error}"
     if not last:
         return None, no_decision(settings.cluster, sorted({cluster_of(one.envelope.subject) for one in others}))

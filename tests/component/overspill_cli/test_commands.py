@@ -98,6 +98,66 @@ async def test_doctor_says_what_cannot_be_reached_and_what_is_set_wrong(tmp_path
     assert "OVERSPILL_BRIDGE_PROVIDERS" in found["settings of bridge"]["detail"]
 
 
+async def test_doctor_tells_no_password_and_what_is_no_address(place: House):
+    """The server that cannot be reached is named without the secret that stands in its URL."""
+    env = settled(place) | {"OVERSPILL_NATS_URL": "nats://doctor:s3cret@127.0.0.1:1"}
+    code, out, _ = await overspill("doctor", env=env)
+    assert code == 1
+    assert "nats://***@127.0.0.1:1" in out
+    assert "s3cret" not in out
+    env["OVERSPILL_NATS_URL"] = "nats://127.0.0.1:99999"
+    _, found = await findings(env)
+    assert "99999" in found["NATS"]["detail"]
+    await place.node("external", 100, labels={names.VIRTUAL_LABEL: "true"})
+    code, out, err = await overspill("gate", "external", env=env)
+    assert (code, err) == (0, "")
+    assert "why is not known" in out
+
+
+async def test_doctor_says_that_what_answers_is_no_api_server(tmp_path: Path):
+    """Anything can listen at an address: a page in place of an API server is one finding each, not a traceback."""
+    page = b"<html>hello</html>"
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(page), page))
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        config = {
+            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+            "users": [{"name": "u", "user": {}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(json.dumps(config))
+        code, found = await findings(
+            {"OVERSPILL_KUBECONFIG": str(kubeconfig), "OVERSPILL_NATS_URL": "nats://127.0.0.1:1"}
+        )
+    assert code == 1
+    assert found["API server"]["health"] == "problem"
+
+
+@pytest.mark.parametrize(
+    "arguments", [("pause", "--reason", "\udcff"), ("gate", "open", "external", "--reason", "\udcff")]
+)
+async def test_what_is_no_text_is_refused_in_words(place: House, arguments: tuple[str, ...]):
+    """Bytes that a shell hands over as they are."""
+    await place.node("external", 100, labels={names.VIRTUAL_LABEL: "true"})
+    code, _, err = await overspill(*arguments, env=place.env())
+    assert (code, err.count("\n")) == (2, 1)
+    assert "UTF-8" in err
+
+
+async def test_a_gate_without_a_name_is_none(place: House):
+    await place.node("external", 100, labels={names.VIRTUAL_LABEL: "true"})
+    code, _, err = await overspill("gate", "", env=place.env())
+    assert (code, "virtual nodes: external" in err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "accepted"),
     [

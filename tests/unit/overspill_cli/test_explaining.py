@@ -150,3 +150,14 @@ def test_moments():
     assert moment("2026-11-30T11:00:00", now=START) == START - timedelta(hours=1)
     with pytest.raises(UsageError, match="ISO 8601"):
         moment("yesterday", now=START)
+
+
+@pytest.mark.parametrize("text", ["1000000d", "9" * 30 + "h", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_moments_before_and_after_all_times_are_refused(text: str):
+    with pytest.raises(UsageError, match="years 1 to 9999"):
+        moment(text, now=START)
+
+
+def test_digits_that_count_nothing_are_no_moment():
+    with pytest.raises(UsageError, match="ISO 8601"):
+        moment("²d", now=START)
