@@ -137,6 +137,15 @@ async def test_the_job_defines_what_is_missing_and_leaves_what_exists(admin: Api
     assert {name: (await admin.get(f"{DEFINITIONS}/{name}")).ok() for name in NAMES} == first
 
 
+async def test_the_job_may_not_have_queues_converted_by_a_webhook(plane: ControlPlane, admin: Api, job: Client) -> None:
+    """Who holds the Job's token would otherwise read every queue, and say what is in it."""
+    async with Api(await endpoint_as(plane, ACCOUNT)) as api:
+        converted = of_kueue(LOCAL_QUEUES, "v1beta1", "v1beta2", stored="v1beta2")
+        assert "webhook" in (await api.post(DEFINITIONS, converted)).refused(422, "Invalid")["message"]
+    assert await crds.ensure(job) == dict.fromkeys(NAMES, True)
+    await established(admin, LOCAL_QUEUES)
+
+
 async def test_the_job_may_define_the_three_and_do_nothing_else(plane: ControlPlane, admin: Api, job: Client) -> None:
     assert await crds.ensure(job) == dict.fromkeys(NAMES, True)
     before = {name: await established(admin, name) for name in NAMES}
