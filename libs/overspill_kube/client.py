@@ -126,13 +126,18 @@ class Client:
         raise KubeUnavailable(f"list {path}: its continuation expired {LIST_ATTEMPTS} times")
 
     async def create(
-        self, resource: Resource[T], body: Mapping[str, Any], namespace: str | None = None, *, dry_run: bool = False
+        self,
+        resource: Resource[T],
+        body: Mapping[str, Any],
+        namespace: str | None = None,
+        *,
+        dry_run: bool = False,
+        seconds: float | None = None,
     ) -> Outcome[T]:
         """Create an object; apiVersion and kind are filled in. Without `namespace` the body's own is used."""
         path = resource.path(namespace=_namespace_of(resource, body, namespace))
-        return await self._write(
-            resource, "POST", path, _with_type(resource, body), params=self._write_params(dry_run=dry_run)
-        )
+        document, params = _with_type(resource, body), self._write_params(dry_run=dry_run)
+        return await self._write(resource, "POST", path, document, params=params, seconds=seconds)
 
     async def update(
         self,

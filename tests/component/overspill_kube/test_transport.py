@@ -19,7 +19,17 @@ from overspill_kube.outcomes import Done, Throttled
 from overspill_kube.resources import EVENTS, PODS
 from overspill_kube.settings import KubeSettings
 from overspill_objects.meta import ObjectReference
-from tests.support.scripted_api import Answer, ScriptedApi, kubeconfig, listing, pod, reply, scripted_api, status
+from tests.support.scripted_api import (
+    Answer,
+    ScriptedApi,
+    kubeconfig,
+    listing,
+    pod,
+    reply,
+    scripted_api,
+    silence,
+    status,
+)
 
 TARGET = PodRef(namespace="ns", name="a", uid="uid-a")
 
@@ -187,10 +197,14 @@ async def test_every_request_says_who_asks_and_is_measured(api: ScriptedApi, tmp
     assert seen == [("POST", "/api/v1/namespaces/ns/pods", 201)]
 
 
-async def test_a_note_that_cannot_be_left_hurts_nobody(api: ScriptedApi, client: Client) -> None:
-    api.others.append(reply({}, code=503))
+@pytest.mark.parametrize("answer", [reply({}, code=503), reply({}, code=401), reply("no object"), silence()])
+async def test_a_note_that_cannot_be_left_hurts_nobody(api: ScriptedApi, tmp_path: Path, answer: Answer) -> None:
+    """Nor does it hold anybody up: who is slow with notes is not waited for as long as for what matters."""
+    api.others.append(answer)
     involved = ObjectReference(api_version="v1", kind="Pod", namespace="ns", name="a", uid="u")
-    assert not await record_event(client, involved, reason="R", message="m", component="overspill-test")
+    settings = KubeSettings(kubeconfig=str(api.write_kubeconfig(tmp_path)), request_seconds=3600.0)
+    async with connect(settings) as client:
+        assert not await record_event(client, involved, reason="R", message="m", component="overspill-test")
 
 
 async def test_a_server_on_this_machine_is_not_asked_through_a_proxy(
