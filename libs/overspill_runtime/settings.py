@@ -7,19 +7,20 @@ own from `OVERSPILL_<SERVICE>_<FIELD>`. This module must not know any service.
 import difflib
 import math
 import os
+import re
 import socket
 import tomllib
 from collections.abc import Iterator, Mapping
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
 
 PREFIX: Final = "OVERSPILL_"
 SECRET: Final = Meta(extra={"secret": True})  # Annotated[str, SECRET]: never printed, never published
+_USERINFO: Final = re.compile(r"://[^/?#\s]*@")  # to the last @ before the path: passwords may hold one
 TYPO_LIKENESS: Final = 0.88  # difflib ratio from which an unknown common name counts as a misspelt one
 
 
@@ -261,12 +262,5 @@ def _accepted(info: msgspec.inspect.Type) -> str:
 
 
 def without_passwords(text: str) -> str:
-    """nats://user:secret@host → nats://***@host (several URLs may stand behind each other, comma-separated)."""
-    return ",".join(_hide_userinfo(part) for part in text.split(","))
-
-
-def _hide_userinfo(text: str) -> str:
-    if "://" not in text or "@" not in text:
-        return text
-    parts = urlsplit(text)
-    return parts._replace(netloc="***@" + parts.netloc.rpartition("@")[2]).geturl() if parts.username else text
+    """nats://user:secret@host → nats://***@host, in each URL of the text, whether it can be used or not."""
+    return _USERINFO.sub("://***@", text)

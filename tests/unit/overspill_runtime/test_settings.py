@@ -7,7 +7,16 @@ from typing import Annotated
 import pytest
 from msgspec import Meta
 
-from overspill_runtime.settings import SECRET, CommonSettings, FieldError, Mode, SettingsError, describe, load
+from overspill_runtime.settings import (
+    SECRET,
+    CommonSettings,
+    FieldError,
+    Mode,
+    SettingsError,
+    describe,
+    load,
+    without_passwords,
+)
 
 
 class Flavour(StrEnum):
@@ -100,6 +109,23 @@ def test_a_secret_is_never_shown():
     assert settings.token == "hunter2"
     assert "hunter2" not in str(describe(settings))
     assert describe(settings)["nats_url"] == "nats://***@host:4222"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("nats://:secret@host:4222", "nats://***@host:4222"),
+        ("nats://secret@host", "nats://***@host"),
+        ("nats://a:se@cret@host", "nats://***@host"),
+        ("nats://a:se,cret@host", "nats://***@host"),
+        ("nats://a:secret@[::1", "nats://***@[::1"),
+        ("tls://a:secret@one:1,nats://b:secret@two", "tls://***@one:1,nats://***@two"),
+        ("nats://one:1,nats://two", "nats://one:1,nats://two"),
+        ("http://prometheus/api/@1", "http://prometheus/api/@1"),
+    ],
+)
+def test_passwords_of_urls_are_hidden_however_they_are_written(url: str, shown: str):
+    assert without_passwords(url) == shown
     assert describe(settings)["mode"] == "act"
 
 
