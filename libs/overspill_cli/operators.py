@@ -101,9 +101,9 @@ def uninstall(
 ) -> int:
     """Take Overspill out of a cluster: gates closed, pods home, every instance proven gone, then all that is ours.
 
-    It refuses to finish while an instance lives and names it; run it again at any time. Suspended Jobs of queues are
-    unsuspended, unless Kueue's own controller runs. What is left then goes with `kubectl delete -k deploy/`, but for
-    Kueue's kinds and the queues, which stay.
+    It refuses to finish while an instance lives or a service still leads, and names it; run it again at any time.
+    Suspended Jobs of queues are unsuspended, unless Kueue's own controller runs. What is left then goes with
+    `kubectl delete -k deploy/`, but for Kueue's kinds and the queues, which stay.
     """
     from overspill_cli import uninstalling
 

@@ -8,7 +8,7 @@ which pod each belongs to.
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -40,6 +40,8 @@ from overspill_kube.client import PatchKind
 from overspill_kube.effects import Evicted, Gone, TaintsSet, evict, remove_gate, set_suspend, set_taints
 from overspill_kube.outcomes import Done, NotFound, Throttled
 from overspill_kube.resources import CONFIG_MAPS, DEPLOYMENTS, JOBS, LEASES, NAMESPACES, NODES, PODS
+from overspill_objects.apps import Deployment
+from overspill_objects.coordination import Lease
 from overspill_objects.core import Node, Pod
 from overspill_providers.protocol import Provider
 from overspill_service.control import Pause
@@ -50,6 +52,7 @@ SERVICES: Final = ("sampler", "decider", "evictor", "admitter", "bridge", "recor
 NODE_LEASES: Final = "kube-node-lease"
 LOOK_SECONDS: Final = 1.0
 DECIDER_SECONDS: Final = 20.0  # for the decider to follow the order; then the gate is closed without it
+HOLDERS_SECONDS: Final = 30.0  # a service that was stopped gives its lease back within its grace period
 LOOKS: Final = 2  # complete lists in a row that show nothing; one may have been begun before the last create arrived
 
 
@@ -227,18 +230,11 @@ class Leaver:
             gone = await self._kube.delete(NODES, name, uid=node.metadata.uid)
             self._check(f"virtual node {name}", gone)
             self._check(f"lease of {name}", await self._kube.delete(LEASES, name, NODE_LEASES))
-        now = self._clock.now()
-        alive = [one for one in left.leases if is_alive(one, now=now)]
-        for lease in left.leases:
-            if lease not in alive:
-                meta = lease.metadata
-                gone = await self._kube.delete(LEASES, meta.name, meta.namespace, uid=meta.uid)
-                self._check(f"lease {name_of(meta)}", gone)
-        if alive:
-            # Whoever holds them would register its node again without the word not to.
-            holders = ", ".join(sorted(one.spec.holder_identity for one in alive))
-            print(f"still running, stop them and run this again: {holders}; until then they are told to stay away")
-            return
+        await self._nobody_leads()
+        for lease in await self._leases():
+            meta = lease.metadata
+            gone = await self._kube.delete(LEASES, meta.name, meta.namespace, uid=meta.uid)
+            self._check(f"lease {name_of(meta)}", gone)
         gone = await self._kube.delete(CONFIG_MAPS, CONTROL_CONFIG_MAP, self._place.settings.namespace)
         self._check(f"configmap {CONTROL_CONFIG_MAP}", gone)
         print(
@@ -246,23 +242,44 @@ class Leaver:
             " Kueue's kinds and your queues stay"
         )
 
+    async def _nobody_leads(self) -> None:
+        """Whoever still holds a lease would register its node again without the word not to. Raises CommandError."""
+        patience = self._clock.monotonic() + HOLDERS_SECONDS
+        while alive := [one for one in await self._leases() if is_alive(one, now=self._clock.now())]:
+            holders = _short(sorted(one.spec.holder_identity for one in alive))
+            if self._clock.monotonic() >= patience:
+                raise CommandError(
+                    f"still running, stop them and run this again: {holders}; until then they are told to stay away"
+                )
+            self._say(f"waiting for {holders} to stop")
+            await self._clock.sleep(LOOK_SECONDS)
+
     # --- looking ----------------------------------------------------------------------------------------------------
 
     async def _remains(self) -> Remains:
-        namespace = self._place.settings.namespace
-        leases = (await self._kube.list(LEASES, namespace=namespace)).items
         return remains(
             nodes=(await self._kube.list(NODES)).items,
             pods=(await self._kube.list(PODS)).items,
             jobs=(await self._kube.list(JOBS)).items,
             services=await self._deployments(),
-            leases=tuple(one for one in leases if one.metadata.name.startswith(FIELD_MANAGER_PREFIX)),
+            leases=await self._leases(),
             kueue_admits=await KueueWatch(self._kube).is_alive(),
         )
 
-    async def _deployments(self) -> tuple[Any, ...]:
+    async def _leases(self) -> tuple[Lease, ...]:
+        """Those by which services lead."""
+        found = (await self._kube.list(LEASES, namespace=self._place.settings.namespace)).items
+        return tuple(one for one in found if one.metadata.name.startswith(FIELD_MANAGER_PREFIX))
+
+    async def _deployments(self) -> tuple[Deployment, ...]:
+        """Of our services. Raises UsageError when they are in another namespace than was said."""
+        said = self._place.settings.namespace
         labels = f"{PART_OF_LABEL}={PART_OF},{COMPONENT_LABEL} in ({','.join(SERVICES)})"
-        return (await self._kube.list(DEPLOYMENTS, namespace=self._place.settings.namespace, labels=labels)).items
+        found = (await self._kube.list(DEPLOYMENTS, labels=labels)).items
+        if elsewhere := {one.metadata.namespace for one in found} - {said}:
+            there = ", ".join(sorted(elsewhere))
+            raise UsageError(f"Overspill runs in the namespace {there}, not in {said}: set OVERSPILL_NAMESPACE")
+        return found
 
     async def _virtual_nodes(self) -> tuple[Node, ...]:
         return (await self._kube.list(NODES, labels=f"{VIRTUAL_LABEL}=true")).items

@@ -86,8 +86,12 @@ async def test_nothing_of_ours_is_left(tmp_path: Path) -> None:
 
         await place.eventually(running)
         env = {"OVERSPILL_KUBECONFIG": str(plane.kubeconfig), "OVERSPILL_BRIDGE_PROVIDERS": clouds.setting}
+        code, out, err = await overspill("uninstall", "--yes", env=env | {"OVERSPILL_NAMESPACE": "elsewhere"})
+        assert (code, out) == (2, "")
+        assert f"runs in the namespace {SYSTEM_NAMESPACE}, not in elsewhere: set OVERSPILL_NAMESPACE" in err
         code, out, err = await overspill("uninstall", "--yes", "--now", "--timeout", "2m", env=env)
-        assert code == 0, (out, err, place.log())
+        assert code == 1, (out, err, place.log())
+        assert "still running, stop them and run this again" in err  # the bridge is a process of the test's
         assert not await clouds.living()
         assert await client.get(NODES, NODE) is None
         job, pod = await client.get(JOBS, "queued", NAMESPACE), await client.get(PODS, "queued", NAMESPACE)
