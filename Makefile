@@ -44,8 +44,11 @@ test: venv ## the test suite (real nats-server; no network)
 test-cluster: venv ## what only a real Kubernetes can judge, on a control plane built once (needs Go), and the lab beside it
 	@$(BIN)/python -m pytest tests/contract/kubernetes tests/cluster tests/component/overspill_kube -m "cluster or not cluster" $(TEST_ARGS)
 
-cluster-binaries: venv ## build etcd, Kubernetes, kubectl, KWOK, Prometheus once (about 15 minutes on two cores, then nothing)
+cluster-binaries: venv ## build etcd, Kubernetes, kubectl, KWOK, Prometheus once (about 12 minutes on two cores, then nothing)
 	@$(BIN)/python -m tests.cluster.controlplane.build
+
+cluster: venv ## a control plane of them until Ctrl-C, on loopback; prints its kubeconfig
+	@$(BIN)/python -m tests.cluster.controlplane
 
 test-image: venv ## build the image and start every service in it (needs a Docker engine)
 	@$(BIN)/python -m pytest tests/image -m image -n 0 $(TEST_ARGS)

@@ -66,7 +66,7 @@ async def _findings(env: Mapping[str, str], ledger: Path) -> AsyncIterator[Findi
             where = without_passwords(common.nats_url)
             yield _problem("NATS", str(error), f"is nats-server at OVERSPILL_NATS_URL={where}?")
         else:
-            async for finding in bus_findings(bus, clock):
+            async for finding in bus_findings(bus, clock, cluster=common.cluster):
                 yield finding
     async for finding in _cluster(common):
         yield finding
@@ -83,8 +83,8 @@ def settings_of(service: str, env: Mapping[str, str]) -> Finding:
     return Finding(what=f"settings of {service}", health=Health.OK, detail="accepted")
 
 
-async def bus_findings(bus: Bus, clock: Clock) -> AsyncIterator[Finding]:
-    """The stream, and when each source was last heard."""
+async def bus_findings(bus: Bus, clock: Clock, *, cluster: str) -> AsyncIterator[Finding]:
+    """The stream, and when each source of this cluster was last heard."""
     try:
         state = (await bus.stream_info()).state
     except (ApiError, BusUnavailable) as error:
@@ -100,15 +100,16 @@ async def bus_findings(bus: Bus, clock: Clock) -> AsyncIterator[Finding]:
         (catalog.CapacitySampled, "is the sampler running? without samples gates stay as they are"),
         (catalog.ProviderSampled, "is the bridge running? without stock no gate opens"),
     ):
-        yield await _heard(bus, clock, event_type, advice)
+        yield await _heard(bus, clock, event_type, advice, cluster=cluster)
 
 
-async def _heard(bus: Bus, clock: Clock, event_type: type[catalog.Event], advice: str) -> Finding:
+async def _heard(bus: Bus, clock: Clock, event_type: type[catalog.Event], advice: str, *, cluster: str) -> Finding:
     name, last = event_type.spec.name, None
-    async for recorded in bus.read([subject_filter(event_type)], last_per_subject=True):
+    async for recorded in bus.read([subject_filter(event_type, cluster=cluster)], last_per_subject=True):
         last = recorded.envelope.time if last is None else max(last, recorded.envelope.time)
     if last is None:
-        return Finding(what=name, health=Health.WARNING, detail="never published", advice=advice)
+        detail = f"never published under the cluster's name {cluster!r} (OVERSPILL_CLUSTER)"
+        return Finding(what=name, health=Health.WARNING, detail=detail, advice=advice)
     age = clock.now() - last
     health = Health.OK if age < SILENT_AFTER else Health.WARNING
     return Finding(

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from overspill_cli.narrating import marks, narrate, pod_name
 from overspill_events import catalog
+from overspill_events.reasons import GateReason
 from overspill_recorder.ledger import StoredEvent
 
 
@@ -101,7 +102,7 @@ def explain_workload(name: str, events: Sequence[StoredEvent]) -> Answer:
 
 _STAGES: dict[type[object], str] = {
     catalog.WorkloadQueued: "was queued",
-    catalog.AdmissionDeferred: "is waiting since the reason changed",
+    catalog.AdmissionDeferred: "waits, for the reason told",
     catalog.WorkloadAdmitted: "was admitted",
     catalog.WorkloadFinished: "finished",
 }
@@ -124,7 +125,12 @@ def _pod_headline(name: str, events: Sequence[StoredEvent]) -> str:
         return f"{name} is external, its instance runs."
     if _last(events, catalog.InstanceRequested) is not None:
         return f"{name} is external, its instance is being provided."
-    return f"{name}: {narrate(events[-1].event) if events[-1].event else events[-1].type}."
+    # Why it has no instance says more than why it is not brought home.
+    last = _last(events, catalog.SpillDeferred) or events[-1]
+    if last.event is None:
+        return f"{name}: {last.type}."
+    told = narrate(last.event)
+    return f"{told}." if told.startswith(name) else f"{name}: {told}."
 
 
 def _why_external(requested: StoredEvent, gates: Sequence[StoredEvent]) -> str:
@@ -143,9 +149,14 @@ def _move(move: StoredEvent, events: Sequence[StoredEvent]) -> str:
     if decided is None:
         earlier = [event for event in events if event.position < move.position]
         decided = _last(earlier, catalog.GateDecided)
-    if decided is not None and isinstance(decided.event, catalog.GateDecided):
+    if decided is not None and isinstance(decided.event, catalog.GateDecided) and not _is_ordered(move.event):
         text += f": {marks(decided.event)}"
     return text + "."
+
+
+def _is_ordered(event: catalog.Event) -> bool:
+    """Whether an operator moved the gate: then the marks explain nothing."""
+    return isinstance(event, catalog.GateOpened | catalog.GateClosed) and event.reason is GateReason.BY_OPERATOR
 
 
 def _last(events: Sequence[StoredEvent], kind: type[catalog.Event]) -> StoredEvent | None:

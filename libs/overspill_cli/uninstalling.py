@@ -180,11 +180,14 @@ class Leaver:
             if looks >= LOOKS:
                 return None
             lives = [f"{one.instance} at {one.provider} (pod {one.pod}, {one.state})" for one in seen.survivors]
-            if lives or seen.problems:
-                known = [f"not known: {problem}" for problem in seen.problems]
-                return (
-                    f"{len(lives)} instances live: {'; '.join((*lives, *known))}; the bridge ends them, is it running?"
-                )
+            told = (
+                [f"{len(lives)} instances live: {'; '.join(lives)}; the bridge ends them, is it running?"]
+                if lives
+                else []
+            )
+            told += [f"not known: {problem}" for problem in seen.problems]
+            if told:
+                return "; ".join(told)
             return "no instance is listed; looking once more"
 
         await self._until(absent)

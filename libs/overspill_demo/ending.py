@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from overspill_demo.arrangement import ArrangementError
 from overspill_lab.lab import LEDGER
 from overspill_lab.programs import LabError
 
@@ -22,9 +23,11 @@ T = TypeVar("T")
 def place(given: Path | None, *, prefix: str) -> Iterator[Path]:
     """The folder that was given, left as it is, or a temporary one, of which the ledger and the logs stay.
 
-    Without a ledger nothing of it stays, unless a LabError has named a log.
+    Without a ledger nothing of it stays, unless a LabError has named a log. Raises ArrangementError for a file.
     """
     if given is not None:
+        if given.exists() and not given.is_dir():
+            raise ArrangementError(f"--folder {given}: it is a file, give a folder")
         yield given.absolute()  # it is told to other shells
         return
     made = Path(tempfile.mkdtemp(prefix=prefix))

@@ -72,6 +72,7 @@ class Decided(Struct, frozen=True, kw_only=True):
     verdict: Verdict
     reason: GateReason
     average: float | None
+    detail: str
     envelope: Envelope
 
 
@@ -142,7 +143,8 @@ def missing_result(state: State, node: str, *, is_open: bool) -> tuple[GateOpene
     decided, since = record.decided, record.result.sequence if record.result is not None else 0
     wanted = Verdict.OPEN if is_open else Verdict.CLOSED
     if decided is not None and decided.verdict is wanted and (decided.envelope.stream_sequence or 0) > since:
-        return kind(node=node, reason=decided.reason, average=decided.average), decided.envelope
+        event = kind(node=node, reason=decided.reason, average=decided.average, detail=decided.detail)
+        return event, decided.envelope
     return kind(node=node, reason=GateReason.UNKNOWN, detail="found so; no decision of ours led to it"), None
 
 
@@ -235,7 +237,13 @@ def _recorded(
         case GateDecided():
             known = record.decided.envelope.stream_sequence or 0 if record.decided is not None else -1
             if sequence > known:
-                decided = Decided(verdict=event.verdict, reason=event.reason, average=event.average, envelope=envelope)
+                decided = Decided(
+                    verdict=event.verdict,
+                    reason=event.reason,
+                    average=event.average,
+                    detail=event.detail,
+                    envelope=envelope,
+                )
                 return replace(record, decided=decided)
         case GateOpened() | GateClosed():
             if record.result is None or sequence > record.result.sequence:

@@ -159,8 +159,10 @@ async def test_orders_and_pauses_are_followed_and_expire(yard: Yard) -> None:
 
         await eventually(removed)
         assert not await yard.is_open()
-    moves = [(type(one), one.reason) for one in await yard.events(GateOpened, GateClosed)]
+    told = await yard.events(GateOpened, GateClosed)
+    moves = [(type(one), one.reason) for one in told]
     assert moves == [(GateOpened, GateReason.BY_OPERATOR), (GateClosed, GateReason.BY_OPERATOR)] * 2
+    assert "a demonstration" in told[0].detail
 
 
 async def test_observing_decides_and_touches_nothing(yard: Yard) -> None:

@@ -15,6 +15,7 @@ from tests.cluster.controlplane import program, start
 from tests.cluster.controlplane.build import Binaries
 from tests.cluster.controlplane.program import StartError
 from tests.cluster.controlplane.start import ControlPlane, control_plane
+from tests.support.deployed import kubectl
 
 
 async def _get(plane: ControlPlane, path: str, token: str | None = None) -> tuple[int, dict]:
@@ -94,6 +95,26 @@ async def test_a_killed_run_leaves_no_process() -> None:
         while any(_alive(pid) for pid in pids):  # noqa: ASYNC110 - the kernel sets no Event
             await asyncio.sleep(0.1)
     shutil.rmtree(folder)  # the files of a killed run nobody can sweep but us
+
+
+@pytest.mark.cluster
+async def test_one_can_be_had_until_it_is_stopped() -> None:
+    """`make cluster`: the line to copy on standard output, the rest beside it, and nothing left at the end."""
+    run = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.cluster.controlplane"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    )
+    assert run.stdout is not None
+    line = (await run.stdout.readline()).decode().strip()
+    kubeconfig = Path(line.removeprefix("export KUBECONFIG="))
+    assert json.loads(await kubectl("version", "-o", "json", kubeconfig=kubeconfig))["serverVersion"]["major"] == "1"
+    run.terminate()
+    _, told = await run.communicate()
+    assert run.returncode == 0, told.decode()
+    assert "ready; Ctrl-C stops it" in told.decode()
+    assert not kubeconfig.parent.exists()
 
 
 @pytest.mark.cluster

@@ -50,6 +50,9 @@ async def test_doctor_finds_a_healthy_place_healthy(place: House):
     assert found["ProviderSampled"]["health"] == "warning"
     assert "bridge" in found["ProviderSampled"]["advice"]
     assert all(found[f"settings of {service}"]["health"] == "ok" for service in ("bridge", "decider", "recorder"))
+    _, found = await findings(settled(place) | {"OVERSPILL_CLUSTER": "another"})
+    assert found["CapacitySampled"]["health"] == "warning", "another cluster's sampler is not ours"
+    assert "'another'" in found["CapacitySampled"]["detail"]
 
 
 async def test_doctor_names_a_missing_taint_and_exits_with_1(place: House):

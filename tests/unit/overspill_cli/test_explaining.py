@@ -9,7 +9,16 @@ from overspill_cli.asking import moment, parse
 from overspill_cli.explaining import explain_node, explain_pod, explain_workload
 from overspill_cli.output import UsageError
 from overspill_events import catalog
-from overspill_events.reasons import DeferReason, GateReason, HoldReason, InstanceEnd, Place, Source, Verdict
+from overspill_events.reasons import (
+    DeferReason,
+    GateReason,
+    HoldReason,
+    InstanceEnd,
+    Place,
+    Source,
+    SpillReason,
+    Verdict,
+)
 from overspill_recorder.ledger import StoredEvent
 
 START = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
@@ -89,6 +98,28 @@ def test_a_pod_without_an_opening_on_record_is_not_explained_away():
     assert "The ledger holds no opening" in answer.because[0]
 
 
+def test_a_pod_that_cannot_leave_is_told_so_first():
+    """That it is not brought home either comes after it."""
+    unsupported = catalog.SpillDeferred(
+        pod=POD, node="v", reason=SpillReason.UNSUPPORTED, detail="spec.initContainers is not supported"
+    )
+    held = catalog.PodHeld(pod=POD, node="v", reason=HoldReason.GATE_OPEN)
+    answer = explain_pod("inference/chat-1", stored(unsupported, held), [])
+    assert answer.headline == (
+        "inference/chat-1 waits on v without an instance: unsupported (spec.initContainers is not supported)."
+    )
+    assert any("gate-open" in reason for reason in answer.because)
+
+
+def test_a_gate_that_was_ordered_is_explained_by_the_order_not_the_marks():
+    ordered = msgspec.structs.replace(DECIDED, reason=GateReason.BY_OPERATOR, detail="by anna: a demonstration")
+    opened = catalog.GateOpened(node="v", reason=GateReason.BY_OPERATOR, average=3.5, detail=ordered.detail)
+    answer = explain_node("v", stored(ordered, opened, caused={1: 0}))
+    move = next(reason for reason in answer.because if "opened" in reason)
+    assert "by anna: a demonstration" in move
+    assert "opens at" not in move
+
+
 def test_a_returned_pod_and_its_successor():
     """Both ends of a return know each other."""
     settled = catalog.ReturnSettled(pod=POD, place=Place.HOME, successor=NEXT, node="h1")
@@ -111,7 +142,7 @@ def test_why_does_a_workload_wait():
         catalog.AdmissionDeferred(workload=job, reason=DeferReason.NO_QUOTA, cluster_queue="training", quota=(use,)),
     )
     answer = explain_workload("research/train", events)
-    assert answer.headline == "research/train is waiting since the reason changed at 12:00:01."
+    assert answer.headline == "research/train waits, for the reason told at 12:00:01."
     assert "asks 4, 6 of 8 used" in answer.because[-1]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from overspill_demo.arrangement import ArrangementError
 from overspill_demo.ending import place, told_when_stopped, where_the_ledger_is
 from overspill_lab.programs import LabError
 
@@ -119,3 +120,11 @@ async def test_a_second_stop_reaches_the_work_too() -> None:
         stopping.cancel()
     with pytest.raises(asyncio.CancelledError):
         await stopping
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("mine")
+    with pytest.raises(ArrangementError, match=r"--folder .*notes\.txt: it is a file"), place(file, prefix="x-"):
+        pytest.fail("it began")
+    assert file.read_text() == "mine"

@@ -1,0 +1,34 @@
+"""`make cluster`: one control plane until Ctrl-C or SIGTERM, for `overspill demo --kubeconfig`, kubectl and trying things."""
+
+import asyncio
+import signal
+import sys
+
+from tests.cluster.controlplane.build import BuildError, kwok
+from tests.cluster.controlplane.program import StartError
+from tests.cluster.controlplane.start import control_plane
+
+
+async def _run() -> None:
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    programs = await asyncio.to_thread(kwok)
+    async with control_plane(scheduler=True) as plane:
+        print(f"export KUBECONFIG={plane.kubeconfig}", flush=True)
+        _say(f"no kubelet runs; with nodes of KWOK: overspill demo --kubeconfig {plane.kubeconfig} --kwok {programs}")
+        _say("ready; Ctrl-C stops it")
+        await stopped.wait()
+        _say("stopping")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(_run())
+    except (BuildError, StartError) as error:
+        _say(str(error))
+        sys.exit(1)
