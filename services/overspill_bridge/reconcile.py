@@ -136,7 +136,7 @@ class Reconciler:
         wrote = await self._effects.adopt(pod, mark)
         if wrote and sighting.created_here:
             bought = f"{instance.offering} at ${instance.price_per_hour:g} an hour"
-            await self._record.note_turn(pod, "InstanceCreated", f"{instance.id} at {sighting.provider}: {bought}")
+            await self._record.note_instance(pod, f"{instance.id} at {sighting.provider}: {bought}")
         if decision.desired is None:
             return None
         if wrote:
@@ -156,7 +156,6 @@ class Reconciler:
                 ),
                 uid,
             )
-            await self._record.note_turn(pod, "InstanceRunning", f"{instance.id} at {sighting.provider} runs the pod")
         return None
 
     async def _adopt(self, pod: Pod, sighting: Sighting) -> None:
