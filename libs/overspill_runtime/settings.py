@@ -110,7 +110,7 @@ def load(cls: type[S], *, service: str, env: Mapping[str, str], prefix: str = PR
         try:
             values[info.name] = _finite(msgspec.convert(_split(value, info.type), info.type, strict=False))
         except msgspec.ValidationError as error:
-            shown = "(a secret)" if _is_secret(info.type) else repr(value)
+            shown = "(a secret)" if _is_secret(info.type) else without_passwords(repr(value))
             faults.append(f"{name}: {shown} is not accepted: {_reason(error)}; accepted: {accepted_by(info.type)}")
     if faults:
         raise SettingsError("\n".join(faults))

@@ -155,3 +155,9 @@ def test_a_bad_file_is_reported_with_its_path(tmp_path: Path, content, said):
 
 def test_a_missing_file_is_reported(tmp_path: Path):
     assert "cannot be read" in fault({}, tmp_path / "none.toml")
+
+
+def test_a_refused_url_is_told_without_its_password():
+    with pytest.raises(SettingsError) as refused:
+        load(CommonSettings, service="x", env={"OVERSPILL_NATS_URL": "http://user:topsecret@host:4222"})
+    assert "'http://***@host:4222' is not accepted" in str(refused.value)
