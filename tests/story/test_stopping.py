@@ -44,6 +44,11 @@ class Command:
         return self.process.returncode or 0
 
 
+def _hear_interrupts() -> None:
+    """As at a terminal: a shell that runs the tests in the background has them, and theirs, ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextlib.asynccontextmanager
 async def started(tmp_path: Path, *arguments: str) -> AsyncIterator[Command]:
     temporary = tmp_path / "temporary"
@@ -53,6 +58,7 @@ async def started(tmp_path: Path, *arguments: str) -> AsyncIterator[Command]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=os.environ | {"TMPDIR": str(temporary)},
+        preexec_fn=_hear_interrupts,
     )
     try:
         yield Command(process, temporary)
