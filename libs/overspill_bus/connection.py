@@ -24,6 +24,7 @@ from overspill_runtime.settings import without_passwords
 LOG: Final = logging.getLogger("overspill_bus")
 _RECONNECT_WAIT: Final = 0.25  # seconds
 _CLOSE_WAIT: Final = 1.0
+_CANCEL_AGAIN: Final = 0.1
 _NO_RESPONDERS: Final = "503"
 
 
@@ -157,9 +158,10 @@ class Connection:
     async def close(self) -> None:
         """End the connection, in about a second at most even when the server does not answer."""
         self._closing = True
-        if self._task is not None and not self._task.done():
+        while self._task is not None and not self._task.done():
+            # nats-py's wait_for (Python 3.11) swallows a cancellation that comes as an attempt fails, and it tries on.
             self._task.cancel()
-            await asyncio.wait({self._task})
+            await asyncio.wait({self._task}, timeout=_CANCEL_AGAIN)
         if self._client.options:  # else it has never begun to connect, and there is nothing to end
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSE_WAIT):

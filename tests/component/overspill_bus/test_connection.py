@@ -1,6 +1,7 @@
 """The connection's life: it waits for its server for ever, says what is wrong, and ends quickly when told to."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -46,6 +47,19 @@ async def test_who_wants_to_wait_is_told_that_nobody_answers(server, bus_of, mon
     with pytest.raises(BusUnavailable, match="not connected to nats://127"):
         async with bus_of(server, wait=True):
             pass
+
+
+async def test_it_ends_although_a_cancellation_was_swallowed(server, bus_of):
+    async def deaf_once():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(30), bus_of(server) as bus:
+        await bus.wait_connected()
+        bus._connection._task = connecting = asyncio.create_task(deaf_once())
+        await asyncio.sleep(0)
+    assert connecting.cancelled()
 
 
 async def test_it_is_back_after_every_restart(server, bus):
