@@ -98,6 +98,7 @@ async def test_a_killed_run_leaves_no_process() -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.timeout(900)  # with an empty cache KWOK is built first
 async def test_one_can_be_had_until_it_is_stopped() -> None:
     """`make cluster`: the line to copy on standard output, the rest beside it, and nothing left at the end."""
     run = await asyncio.create_subprocess_exec(
