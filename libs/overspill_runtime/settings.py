@@ -10,10 +10,11 @@ import os
 import re
 import socket
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
@@ -21,6 +22,8 @@ from msgspec import Meta, Struct
 PREFIX: Final = "OVERSPILL_"
 SECRET: Final = Meta(extra={"secret": True})  # Annotated[str, SECRET]: never printed, never published
 _USERINFO: Final = re.compile(r"://[^/?#\s]*@")  # to the last @ before the path: passwords may hold one
+_BEFORE_AT: Final = re.compile(r"://.*@", re.DOTALL)  # of a value that is no URL: where its password ends is not known
+PORT_MAX: Final = 65535
 TYPO_LIKENESS: Final = 0.88  # difflib ratio from which an unknown common name counts as a misspelt one
 
 
@@ -61,9 +64,52 @@ def default_identity() -> str:
     return f"{socket.gethostname()}-{os.getpid()}"
 
 
+def checked(fault: Callable[[str], str | None], accepted: str) -> Meta:
+    """For Annotated text whose rules are more than a pattern: `fault` says what is wrong with it, `accepted` what is
+    right.
+    """
+    return Meta(extra={"fault": fault, "accepted": accepted})
+
+
+def _nats_fault(text: str) -> str | None:
+    """What keeps it from being addresses that can be connected to. Says nothing that may be a part of a password."""
+    for url in text.split(","):
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            return "that is no URL"
+        if "@" in url.partition("://")[2][len(parts.netloc) :]:
+            return "write / ? # of a password as %2F %3F %23"
+        if not parts.hostname:
+            return "a host is missing"
+        try:
+            possible = parts.port is None or parts.port > 0
+        except ValueError:
+            possible = False
+        if not possible:
+            return f"{parts.netloc.rpartition(':')[2]!r} is no port"
+    return None
+
+
+def _listen_fault(text: str) -> str | None:
+    port = text.rpartition(":")[2]
+    return None if int(port) <= PORT_MAX else f"{port!r} is no port"
+
+
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$")]
-NatsUrl = Annotated[str, Meta(pattern=r"^(nats|tls)://[^\s,]+(,(nats|tls)://[^\s,]+)*$")]
-Listen = Annotated[str, Meta(pattern=r"^[^:\s]+:\d{1,5}$")]
+NatsUrl = Annotated[
+    str,
+    Meta(pattern=r"^(nats|tls)://[^\s,]+(,(nats|tls)://[^\s,]+)*$"),
+    checked(
+        _nats_fault,
+        f"(nats|tls)://[USER:PASSWORD@]HOST[:PORT] with a port from 1 to {PORT_MAX}, several separated by commas",
+    ),
+]
+Listen = Annotated[
+    str,
+    Meta(pattern=r"^[^:\s]+:\d{1,5}$"),
+    checked(_listen_fault, f"text matching HOST:PORT with a port from 0 (any free one) to {PORT_MAX}"),
+]
 
 
 class CommonSettings(Struct, frozen=True, kw_only=True):
@@ -108,9 +154,9 @@ def load(cls: type[S], *, service: str, env: Mapping[str, str], prefix: str = PR
             continue
         name, value = raw[info.name]
         try:
-            values[info.name] = _finite(msgspec.convert(_split(value, info.type), info.type, strict=False))
+            values[info.name] = _sound(msgspec.convert(_split(value, info.type), info.type, strict=False), info.type)
         except msgspec.ValidationError as error:
-            shown = "(a secret)" if _is_secret(info.type) else without_passwords(repr(value))
+            shown = "(a secret)" if _is_secret(info.type) else _BEFORE_AT.sub("://***@", repr(value))
             faults.append(f"{name}: {shown} is not accepted: {_reason(error)}; accepted: {accepted_by(info.type)}")
     if faults:
         raise SettingsError("\n".join(faults))
@@ -198,10 +244,13 @@ def _split(value: Any, annotation: Any) -> Any:
     return value
 
 
-def _finite(value: Any) -> Any:
-    """No setting is endless: neither a time nor an event can hold that number. Raises ValidationError."""
-    if isinstance(value, float) and not math.isfinite(value):
+def _sound(value: Any, annotation: Any) -> Any:
+    """The value, if it obeys what its type cannot say. Raises ValidationError."""
+    if isinstance(value, float) and not math.isfinite(value):  # neither a time nor an event can hold that number
         raise msgspec.ValidationError("Expected a finite number")
+    for extra in _extras(annotation):
+        if "fault" in extra and isinstance(value, str) and (fault := extra["fault"](value)) is not None:
+            raise msgspec.ValidationError(fault)
     return value
 
 
@@ -219,16 +268,19 @@ def _alternatives(annotation: Any) -> Iterator[msgspec.inspect.Type]:
 
 
 def _is_secret(annotation: Any) -> bool:
+    return any(extra.get("secret") for extra in _extras(annotation))
+
+
+def _extras(annotation: Any) -> Iterator[dict[str, Any]]:
+    """What was said with Meta(extra=…) about a type or the members of a union."""
     pending = [msgspec.inspect.type_info(annotation)]
     while pending:
         info = pending.pop()
         if isinstance(info, msgspec.inspect.Metadata):
-            if (info.extra or {}).get("secret"):
-                return True
+            yield info.extra or {}
             pending.append(info.type)
         elif isinstance(info, msgspec.inspect.UnionType):
             pending.extend(info.types)
-    return False
 
 
 def _reason(error: msgspec.ValidationError) -> str:
@@ -239,8 +291,8 @@ def _reason(error: msgspec.ValidationError) -> str:
 
 def _accepted(info: msgspec.inspect.Type) -> str:
     match info:
-        case msgspec.inspect.Metadata(type=inner):
-            return _accepted(inner)
+        case msgspec.inspect.Metadata(type=inner, extra=extra):
+            return str((extra or {}).get("accepted") or _accepted(inner))
         case msgspec.inspect.EnumType(cls=cls):
             return " | ".join(str(member.value) for member in cls)
         case msgspec.inspect.LiteralType(values=values):

@@ -108,13 +108,20 @@ async def test_doctor_tells_no_password_and_what_is_no_address(place: House):
     assert code == 1
     assert "nats://***@127.0.0.1:1" in out
     assert "s3cret" not in out
-    env["OVERSPILL_NATS_URL"] = "nats://127.0.0.1:99999"
-    _, found = await findings(env)
-    assert "99999" in found["NATS"]["detail"]
     await place.node("external", 100, labels={names.VIRTUAL_LABEL: "true"})
     code, out, err = await overspill("gate", "external", env=env)
     assert (code, err) == (0, "")
     assert "why is not known" in out
+    assert "s3cret" not in out
+    env["OVERSPILL_NATS_URL"] = "nats://doctor:s3cret@127.0.0.1:99999"
+    code, found = await findings(env)
+    assert code == 1
+    assert "'99999' is no port" in found["settings of decider"]["detail"]
+    assert "s3cret" not in str(found)
+    for arguments in (("gate", "external"), ("gate", "open", "external"), ("pause",), ("uninstall", "--dry-run")):
+        code, out, err = await overspill(*arguments, env=env)
+        assert (code, out, err.count("\n")) == (2, "", 1), arguments
+        assert err.startswith("OVERSPILL_NATS_URL: 'nats://***@127.0.0.1:99999' is not accepted")
 
 
 async def test_doctor_says_that_what_answers_is_no_api_server(tmp_path: Path):
@@ -166,6 +173,8 @@ async def test_a_gate_without_a_name_is_none(place: House):
     [
         ("OVERSPILL_KUBECONFIG", "/nonexistent/kubeconfig", "/nonexistent/kubeconfig"),
         ("OVERSPILL_NATS_URL", "http://127.0.0.1:4222", "(nats|tls)://"),
+        ("OVERSPILL_NATS_URL", "nats://localhost:99999", "a port from 1 to 65535"),
+        ("OVERSPILL_LISTEN", "127.0.0.1:99999", "to 65535"),
     ],
 )
 async def test_run_refuses_addresses_that_cannot_be_used(name: str, value: str, accepted: str):

@@ -83,7 +83,14 @@ def test_an_empty_value_means_not_set():
         ("OVERSPILL_COOK_DRY", "perhaps", "true | false"),
         ("OVERSPILL_COOK_FLAVOUR", "bitter", "sweet | sour"),
         ("OVERSPILL_MODE", "maybe", "act | observe"),
-        ("OVERSPILL_LISTEN", "8080", "text matching"),
+        ("OVERSPILL_LISTEN", "8080", "HOST:PORT"),
+        ("OVERSPILL_LISTEN", "127.0.0.1:99999", "to 65535"),
+        ("OVERSPILL_NATS_URL", "nats://localhost:99999", "from 1 to 65535"),
+        ("OVERSPILL_NATS_URL", "nats://localhost:0", "from 1 to 65535"),
+        ("OVERSPILL_NATS_URL", "nats://localhost:abc", "from 1 to 65535"),
+        ("OVERSPILL_NATS_URL", "nats://one,nats://two:65536", "from 1 to 65535"),
+        ("OVERSPILL_NATS_URL", "nats://:4222", "HOST"),
+        ("OVERSPILL_NATS_URL", "nats://[::1", "HOST"),
         ("OVERSPILL_COOK_HIGH", "0.5", "a number above low (1)"),
     ],
 )
@@ -110,6 +117,42 @@ def test_a_secret_is_never_shown():
     assert "hunter2" not in str(describe(settings))
     assert describe(settings)["nats_url"] == "nats://***@host:4222"
     assert describe(settings)["mode"] == "act"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "nats://localhost",
+        "nats://localhost:",
+        "nats://u:p@[::1]:65535",
+        "tls://token@one:1,nats://u:p%2Fq@two:4222/",
+        "nats://a:1:2@host",
+    ],
+)
+def test_addresses_that_can_be_used_are_accepted(url: str):
+    assert read({"OVERSPILL_NATS_URL": url}).nats_url == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "nats://me:hunter2@host:99999",
+        "nats://me:hunter2@host:abc",
+        "nats://me:hunter2/hunter2@host",
+        "nats://me:123/hunter2@host:4222",
+        "nats://me:hunter2?hunter2@host",
+        "nats://me:hunter2 hunter2@host",
+        "nats://me:hunter2,hunter2@host",
+        "nats://me:hunter2@one,nats://me:hunter2@two:0",
+        "nats://me:hunter2@[::1",
+        "nats://me:hunter2@",
+    ],
+)
+def test_a_fault_of_an_address_tells_no_password(url: str):
+    """However it was mistyped: a password with a character that ends it is the usual reason for a port that is none."""
+    text = fault({"OVERSPILL_NATS_URL": url})
+    assert text.startswith("OVERSPILL_NATS_URL: 'nats://***@")
+    assert "hunter2" not in text
 
 
 @pytest.mark.parametrize(
