@@ -193,7 +193,8 @@ def doctor(
         bool, Parameter(negative="", help="List instances, and exit with 1 when one lives; see --provider.")
     ] = False,
 ) -> int:
-    """Check what Overspill needs: NATS and its stream, the API server, virtual nodes, policies, pauses and the ledger.
+    """Check what Overspill needs: settings, NATS and its stream, the API server, who leads, virtual nodes, policies,
+    pauses and the ledger. Exits with 1 when something is a problem; a warning alone is no reason to.
 
     With --provider or --expect-none it lists surviving instances instead; without --provider at the providers of
     OVERSPILL_BRIDGE_PROVIDERS, where a token is not seen by other users of the machine.

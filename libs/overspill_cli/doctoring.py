@@ -1,7 +1,7 @@
 """`overspill doctor`: looks at all that Overspill needs and says what to do about what is missing. Changes nothing."""
 
 import importlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +14,7 @@ from overspill_bus import ApiError, Bus, BusClosed, BusSettings, BusUnavailable
 from overspill_bus import connect as connect_bus
 from overspill_cli.clusters import Place
 from overspill_cli.findings import Finding, Health
+from overspill_cli.leading import LEADING, Seat, seats, vacancies
 from overspill_cli.operating import read_pauses
 from overspill_cli.output import Exit, Format, print_json, table
 from overspill_cli.policies import policies_finding
@@ -22,8 +23,9 @@ from overspill_events import catalog, names
 from overspill_events.subjects import subject_filter
 from overspill_kube.client import connect as connect_kube
 from overspill_kube.errors import ConfigError, KubeError, KubeUnavailable
-from overspill_kube.resources import CLUSTER_QUEUES, KUEUE_GROUP, KUEUE_VERSIONS, NODES
+from overspill_kube.resources import CLUSTER_QUEUES, DEPLOYMENTS, KUEUE_GROUP, KUEUE_VERSIONS, NODES
 from overspill_kube.settings import KubeSettings
+from overspill_objects.apps import Deployment
 from overspill_objects.core import Node
 from overspill_objects.meta import condition_of
 from overspill_recorder.ledger import open_ledger
@@ -124,7 +126,7 @@ async def _cluster(common: CommonSettings) -> AsyncIterator[Finding]:
     try:
         async with connect_kube(KubeSettings(kubeconfig=common.kubeconfig, context=common.context)) as kube:
             place = Place(kube=kube, settings=common, by="")
-            for examination in (_version, _queue_kinds, _nodes, _pauses):
+            for examination in (_version, _services, _queue_kinds, _nodes, _pauses):
                 async for finding in _guarded(place, examination):
                     yield finding
     except ConfigError as error:
@@ -135,7 +137,7 @@ async def _guarded(place: Place, examination: Callable[[Place], Awaitable[list[F
     try:
         findings = await examination(place)
     except (KubeUnavailable, KubeError) as error:
-        findings = [_problem("API server", str(error), "is it reachable, and may these credentials list nodes?")]
+        findings = [_problem("API server", str(error), "is it reachable, and may these credentials read that?")]
     except msgspec.DecodeError as error:
         findings = [_problem("API server", f"its answer is not understood: {error}", "is it an API server?")]
     for finding in findings:
@@ -153,6 +155,60 @@ async def _version(place: Place) -> list[Finding]:
     version = msgspec.json.decode(body, type=_Version).git_version
     found = Finding(what="API server", health=Health.OK, detail=version)
     return [found, await policies_finding(place.kube, version=version)]
+
+
+async def _services(place: Place) -> list[Finding]:
+    """Who leads, and which Deployments run them. Where there is none of ours services run in some other way."""
+    namespace = place.settings.namespace
+    labels = f"{names.PART_OF_LABEL}={names.PART_OF}"
+    deployments = (await place.kube.list(DEPLOYMENTS, namespace=namespace, labels=labels)).items
+    by_name = {one.metadata.name: one for one in deployments}
+    found = await seats(place)
+    return [
+        finding
+        for service in SERVICES
+        if (finding := service_finding(service, found.get(service, ()), by_name, namespace=namespace)) is not None
+    ]
+
+
+def service_finding(
+    service: str, places: Sequence[Seat], deployments: Mapping[str, Deployment], *, namespace: str
+) -> Finding | None:
+    """Whether a service leads, and whether its Deployment runs; `deployments` are all of ours.
+
+    None for one that nothing is known about: it needs no lease, and there are no Deployments.
+    """
+    what, name = f"service {service}", f"{names.FIELD_MANAGER_PREFIX}{service}"
+    idle, advice = _idle(deployments.get(name), name, namespace) if deployments else ("", "")
+    if service not in LEADING:
+        if not deployments:
+            return None
+        detail = idle or f"Deployment {name} runs"
+        return Finding(what=what, health=Health.WARNING if idle else Health.OK, detail=detail, advice=advice)
+    vacant = vacancies({service: places}).get(service)
+    if vacant is None:
+        detail = "; ".join(f"{seat.holder} leads" for seat in places if not seat.vacancy)
+        health = Health.WARNING if idle else Health.OK
+        return Finding(what=what, health=health, detail=f"{detail}, but {idle}" if idle else detail, advice=advice)
+    detail = f"nobody leads: {vacant}" + (f"; {idle}" if idle else "")
+    never = not deployments and not any(seat.was_led for seat in places)
+    advice = advice or f"does it run? if elsewhere than in the namespace {namespace}, set OVERSPILL_NAMESPACE"
+    if deployments and not idle:
+        advice = f"kubectl -n {namespace} logs deployment/{name}"
+    return Finding(what=what, health=Health.WARNING if never else Health.PROBLEM, detail=detail, advice=advice)
+
+
+def _idle(deployment: Deployment | None, name: str, namespace: str) -> tuple[str, str]:
+    """Why a Deployment runs nothing, and what to do; empty when it does."""
+    if deployment is None:
+        return f"there is no Deployment {name}", "kubectl apply -k deploy/"
+    if deployment.spec.replicas == 0:
+        scale = f"kubectl -n {namespace} scale deployment {name} --replicas=1"
+        return f"Deployment {name} is scaled to 0", scale
+    if deployment.status.ready_replicas == 0:
+        look = f"kubectl -n {namespace} describe deployment {name}"
+        return f"Deployment {name} has no ready replica of {deployment.spec.replicas}", look
+    return "", ""
 
 
 async def _queue_kinds(place: Place) -> list[Finding]:

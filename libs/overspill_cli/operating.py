@@ -1,5 +1,6 @@
 """`overspill gate`, `pause` and `resume`: an operator's orders, written into the cluster for the services to follow."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,12 +10,14 @@ from msgspec import Struct
 from overspill_bus import BusClosed, BusSettings, BusUnavailable
 from overspill_bus import connect as connect_bus
 from overspill_cli.clusters import Place, end_of, reach
+from overspill_cli.leading import LEADING, seats, vacancies
 from overspill_cli.narrating import narrate
 from overspill_cli.output import Exit, Format, UsageError, print_json
 from overspill_decider.override import ANNOTATIONS
 from overspill_decider.policy import Gate
 from overspill_decider.service import gate_of
 from overspill_events.catalog import GateDecided
+from overspill_events.moments import stamp
 from overspill_events.names import (
     CONTROL_CONFIG_MAP,
     GATE_ANNOTATION,
@@ -28,6 +31,7 @@ from overspill_events.names import (
 from overspill_events.subjects import cluster_of, subject_filter
 from overspill_kube.client import PatchKind
 from overspill_kube.effects import annotate_node
+from overspill_kube.errors import KubeError, KubeUnavailable
 from overspill_kube.outcomes import AlreadyExists, Done, NotFound
 from overspill_kube.resources import CONFIG_MAPS, NODES
 from overspill_service.control import PAUSABLE, Pause, entry_of, pause_of
@@ -56,9 +60,9 @@ async def order_gate(
     async with reach(env, allowed=allowed) as place:
         until = end_of(lasting, now=place.kube.clock.now())
         await write_order(place, await _gate(place, node), wish, until=until, reason=reason)
-        end = f"until {until.isoformat()}" if until else f"until `overspill gate auto {node}`"
-        print(f"{node}: ordered {wish} {end}; the decider follows in its next round")
-        await _warn_if_paused(place)
+        end = f"until {stamp(until)}" if until else f"until `overspill gate auto {node}`"
+        print(f"{node}: ordered {wish} {end}")
+        await _say_what_follows(place)
     return Exit.FINE
 
 
@@ -66,7 +70,7 @@ async def write_order(place: Place, gate: Gate, wish: str, *, until: Any, reason
     """Put an order on a node in place of the one that is there. Raises CommandError."""
     order = {
         GATE_ANNOTATION: wish,
-        GATE_UNTIL_ANNOTATION: until.isoformat() if until else None,
+        GATE_UNTIL_ANNOTATION: stamp(until) if until else None,
         GATE_BY_ANNOTATION: place.by,
         GATE_REASON_ANNOTATION: reason or None,
     }
@@ -82,8 +86,8 @@ async def free_gate(env: Mapping[str, str], node: str, *, allowed: Sequence[str]
         outcome = await annotate_node(place.kube, node, dict.fromkeys(ANNOTATIONS), expect_uid=gate.uid)
         if not isinstance(outcome, Done):
             raise CommandError(f"node {node}: the order was not taken back: {outcome}")
-        print(f"{node}: follows the marks" if gate.order else f"{node}: followed the marks already")
-        await _warn_if_paused(place)
+        print(f"{node}: the order is taken back" if gate.order else f"{node}: there was no order")
+        await _say_what_follows(place)
     return Exit.FINE
 
 
@@ -125,7 +129,7 @@ async def pause(
         until = end_of(lasting, now=place.kube.clock.now())
         chosen = tuple(services) or PAUSABLE
         await write_pauses(place, dict.fromkeys(chosen, Pause(until=until, reason=reason, by=place.by)))
-        end = f"until {until.isoformat()}" if until else "until `overspill resume`"
+        end = f"until {stamp(until)}" if until else "until `overspill resume`"
         print(f"{', '.join(chosen)}: paused {end}; work that runs goes on")
     return Exit.FINE
 
@@ -135,7 +139,8 @@ async def resume(env: Mapping[str, str], services: Sequence[str], *, allowed: Se
     async with reach(env, allowed=allowed) as place:
         chosen = tuple(services) or PAUSABLE
         await write_pauses(place, dict.fromkeys(chosen))
-        print(f"{', '.join(chosen)}: go on")
+        print(f"{', '.join(chosen)}: no longer paused")
+        await _are_led(place, chosen)
     return Exit.FINE
 
 
@@ -175,9 +180,27 @@ async def _gate(place: Place, name: str) -> Gate:
     raise UsageError(f"{name!r} is no virtual node; virtual nodes: {', '.join(sorted(virtual)) or 'there is none'}")
 
 
-async def _warn_if_paused(place: Place) -> None:
+async def _say_what_follows(place: Place) -> None:
+    """The order stands; whether it moves the gate now is the decider's matter."""
+    if not await _are_led(place, ("decider",)):
+        return
     if (paused := (await read_pauses(place)).get("decider")) is not None:
         print(f"the decider is {paused}: the gate stays as it is until `overspill resume decider`")
+    else:
+        print("the decider follows in its next round")
+
+
+async def _are_led(place: Place, services: Sequence[str]) -> bool:
+    """Whether each is led; otherwise, and when that cannot be asked, what it means is said on stderr."""
+    led = [service for service in services if service in LEADING]
+    try:
+        vacant = vacancies(await seats(place, led))
+    except (KubeError, KubeUnavailable) as error:
+        print(f"whether a {', '.join(led)} leads is not known: {error}", file=sys.stderr)
+        return False
+    for service, why in vacant.items():
+        print(f"no {service} leads, so nothing happens until one does: {why}", file=sys.stderr)
+    return not vacant
 
 
 async def _last_decision(place: Place, node: str) -> tuple[str | None, str]:
@@ -198,7 +221,7 @@ async def _last_decision(place: Place, node: str) -> tuple[str | None, str]:
         return None, no_decision(settings.cluster, sorted({cluster_of(one.envelope.subject) for one in others}))
     if last[-1].event is None:
         return None, "the decider's last word about it is of another version"
-    return f"{last[-1].envelope.time:%Y-%m-%d %H:%M:%S} {narrate(last[-1].event)}", ""
+    return f"{stamp(last[-1].envelope.time)} {narrate(last[-1].event)}", ""
 
 
 def no_decision(cluster: str, elsewhere: Sequence[str]) -> str:

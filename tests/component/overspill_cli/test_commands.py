@@ -11,12 +11,18 @@ from typing import Any
 import pytest
 
 from overspill_bus.testing import nats_server
+from overspill_decider.service import LEASE, body
+from overspill_decider.settings import Settings
 from overspill_events import catalog, names
 from overspill_events.catalog import CATALOG
 from overspill_events.reasons import GateReason
+from overspill_kube.outcomes import Done
+from overspill_kube.resources import DEPLOYMENTS
+from overspill_runtime.settings import load
+from overspill_service import serve
 from tests.support.cloud import cloud
 from tests.support.commands import overspill
-from tests.support.house import GPU, House, house
+from tests.support.house import GPU, House, eventually, house, running
 
 
 @pytest.fixture
@@ -61,6 +67,37 @@ async def test_doctor_names_a_missing_taint_and_exits_with_1(place: House):
     code, found = await findings(settled(place))
     assert code == 1
     assert names.BASE_TAINT in found["virtual node external"]["detail"]
+
+
+async def test_doctor_tells_who_leads_and_what_does_not_run(place: House):
+    """Plain processes are judged by their leases; where there are Deployments of ours, by these, too."""
+    settings = load(Settings, service="decider", env=place.env(OVERSPILL_IDENTITY="decider-1"))
+    _, found = await findings(settled(place))
+    assert found["service decider"]["health"] == "warning", "nothing is installed yet"
+    assert "it has no lease (overspill-system/overspill-decider)" in found["service decider"]["detail"]
+    assert "service recorder" not in found
+    async with running(serve("decider", settings, body, lease=LEASE)):
+
+        async def leads() -> bool:
+            _, found = await findings(settled(place))
+            return bool(found["service decider"]["health"] == "ok")
+
+        await eventually(leads)
+        _, found = await findings(settled(place))
+        assert found["service decider"]["detail"] == "decider-1 leads"
+    code, found = await findings(settled(place))
+    assert code == 1
+    assert found["service decider"]["health"] == "problem"
+    assert "its lease was given back" in found["service decider"]["detail"]
+    pod = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    meta = {"name": "overspill-decider", "labels": {names.PART_OF_LABEL: names.PART_OF}}
+    spec = {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": pod}
+    made = await place.kube.create(DEPLOYMENTS, {"metadata": meta, "spec": spec}, names.SYSTEM_NAMESPACE)
+    assert isinstance(made, Done), made
+    _, found = await findings(settled(place))
+    assert "Deployment overspill-decider is scaled to 0" in found["service decider"]["detail"]
+    assert "there is no Deployment overspill-bridge" in found["service bridge"]["detail"]
+    assert found["service recorder"]["advice"] == "kubectl apply -k deploy/"
 
 
 async def test_a_bus_without_streams_is_a_finding_and_no_traceback(place: House):

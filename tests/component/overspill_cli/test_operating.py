@@ -1,7 +1,10 @@
 """An operator's orders from the command to the services: gates held open or closed, services held still."""
 
+import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -20,9 +23,10 @@ from overspill_events.names import (
     VIRTUAL_LABEL,
 )
 from overspill_events.reasons import DeferReason, GateReason, HoldReason, SpillReason, Verdict
+from overspill_kube.client import PatchKind
 from overspill_kube.effects import annotate_node
 from overspill_kube.outcomes import Done
-from overspill_kube.resources import CONFIG_MAPS, EVENTS, NODES, PODS
+from overspill_kube.resources import CONFIG_MAPS, EVENTS, LEASES, NODES, PODS
 from overspill_runtime.settings import load
 from overspill_service import serve
 from tests.component.overspill_admitter.hall import Hall
@@ -103,6 +107,68 @@ async def test_an_order_opens_and_closes_and_is_taken_back(place: House) -> None
     assert told == [(GateOpened, GateReason.BY_OPERATOR), (GateClosed, GateReason.BY_OPERATOR)]
     assert not await annotations(place)
     assert "none, it follows the marks" in await command(place, "gate", NODE)
+
+
+async def renew(place: House, moment: datetime, **more: int) -> None:
+    """As a decider by a clock of its own would."""
+    spec = {"holderIdentity": "pod-1", "renewTime": moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ"), **more}
+    outcome = await place.kube.patch(LEASES, LEASE, {"spec": spec}, kind=PatchKind.MERGE, namespace=SYSTEM_NAMESPACE)
+    assert isinstance(outcome, Done)
+
+
+async def test_an_order_is_written_though_nobody_follows_it_and_that_is_said(place: House) -> None:
+    """No lease, one given back, one that expired: on stderr, with exit code 0, and nothing is promised on stdout."""
+
+    async def ordered(*arguments: str) -> tuple[str, str]:
+        code, out, err = await overspill(*arguments, env=place.env())
+        assert code == 0, (out, err)
+        return out, err
+
+    for arguments, order in ((("open",), "open"), (("close", "--for", "2h"), "closed"), (("auto",), None)):
+        out, err = await ordered("gate", arguments[0], NODE, *arguments[1:])
+        assert err.startswith("no decider leads, so nothing happens until one does: it has no lease")
+        assert err.count("\n") == 1
+        assert f"{SYSTEM_NAMESPACE}/{LEASE}" in err
+        assert "next round" not in out
+        assert (await annotations(place)).get(GATE_ANNOTATION) == order
+    async with decider(place):
+        await until_decided(place, GateReason.SAMPLES_UNKNOWN)
+        out, err = await ordered("gate", "open", NODE)
+        assert err == ""
+        assert "the decider follows in its next round" in out
+        assert await ordered("resume", "decider") == ("decider: no longer paused\n", "")
+        await until_open(place, True)
+    out, err = await ordered("gate", "close", NODE)
+    assert "its lease was given back at 20" in err
+    _, err = await ordered("resume", "decider")
+    assert err.startswith("no decider leads")
+    await renew(place, datetime(2026, 1, 2, tzinfo=UTC), leaseDurationSeconds=5)
+    _, err = await ordered("gate", "close", NODE)
+    assert "pod-1 last renewed its lease at 2026-01-02T00:00:00Z" in err
+
+
+async def test_a_leader_whose_clock_is_wrong_leads(place: House) -> None:
+    """Its lease has expired by our clock for years, and is renewed before our eyes."""
+    body = {"metadata": {"name": LEASE}, "spec": {"holderIdentity": "pod-1", "leaseDurationSeconds": 60}}
+    assert isinstance(await place.kube.create(LEASES, body, SYSTEM_NAMESPACE), Done)
+    await renew(place, datetime(2026, 1, 2, tzinfo=UTC))
+
+    async def lead() -> None:
+        moment = datetime(2026, 1, 2, tzinfo=UTC)
+        while True:
+            moment += timedelta(seconds=1)
+            await renew(place, moment)
+            await asyncio.sleep(0.2)
+
+    leading = asyncio.create_task(lead())
+    try:
+        code, out, err = await overspill("gate", "open", NODE, env=place.env())
+    finally:
+        leading.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await leading
+    assert (code, err) == (0, "")
+    assert "the decider follows" in out
 
 
 async def test_a_decision_under_another_clusters_name_is_not_called_none(place: House) -> None:
