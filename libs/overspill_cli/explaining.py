@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from overspill_cli.narrating import marks, narrate, pod_name
 from overspill_events import catalog
+from overspill_events.moments import stamp
 from overspill_events.reasons import GateReason
 from overspill_recorder.ledger import StoredEvent
 
@@ -74,11 +75,11 @@ def explain_node(name: str, events: Sequence[StoredEvent]) -> Answer:
     state = "as it was created (closed)"
     if moves:
         state = (
-            f"{'open' if isinstance(moves[-1].event, catalog.GateOpened) else 'closed'} since {moves[-1].time:%H:%M:%S}"
+            f"{'open' if isinstance(moves[-1].event, catalog.GateOpened) else 'closed'} since {stamp(moves[-1].time)}"
         )
     because = [_move(move, events) for move in moves]
     if decided is not None:
-        because.append(f"Now, as decided at {decided.time:%H:%M:%S}: {_text(decided)}")
+        because.append(f"Now, as decided at {stamp(decided.time)}: {_text(decided)}")
     because += _sentence(_last(events, catalog.DriftDetected)) + _sentence(_last(events, catalog.DriftCleared))
     return Answer(
         about=f"node {name}", headline=f"The gate of {name} is {state}.", because=tuple(because), events=tuple(events)
@@ -94,7 +95,7 @@ def explain_workload(name: str, events: Sequence[StoredEvent]) -> Answer:
     because = [_line(event) for event in events if type(event.event) in _STAGES]
     return Answer(
         about=f"workload {name}",
-        headline=f"{name} {stage} at {last.time:%H:%M:%S}.",
+        headline=f"{name} {stage} at {stamp(last.time)}.",
         because=tuple(because),
         events=tuple(events),
     )
@@ -144,7 +145,7 @@ def _why_external(requested: StoredEvent, gates: Sequence[StoredEvent]) -> str:
 def _move(move: StoredEvent, events: Sequence[StoredEvent]) -> str:
     """An opening or closing with the figures of the decision that caused it."""
     assert move.event is not None  # noqa: S101 chosen by its type
-    text = f"The {narrate(move.event)} at {move.time:%H:%M:%S}"
+    text = f"The {narrate(move.event)} at {stamp(move.time)}"
     decided = next((event for event in events if event.id == move.causation_id), None)
     if decided is None:
         earlier = [event for event in events if event.position < move.position]
@@ -168,7 +169,7 @@ def _sentence(event: StoredEvent | None) -> list[str]:
 
 
 def _line(event: StoredEvent) -> str:
-    return f"{event.time:%H:%M:%S} {_text(event)}"
+    return f"{stamp(event.time)} {_text(event)}"
 
 
 def _text(event: StoredEvent) -> str:

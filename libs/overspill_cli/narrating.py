@@ -11,6 +11,7 @@ import msgspec
 
 from overspill_events import catalog
 from overspill_events.catalog import Event, PodRef
+from overspill_events.moments import stamp
 from overspill_events.reasons import HoldReason
 
 BINARY: Final = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
@@ -106,7 +107,7 @@ def _intended(e: catalog.ReturnIntended) -> str:
     text += f" ({e.home_free_gpus} free there)" if e.home_free_gpus is not None else ""
     if e.ready_replicas is not None:
         text += f"; {e.ready_replicas} replicas ready, floor {e.floor}"
-    return text + f"; room booked until {e.expires_at:%H:%M:%S}"
+    return text + f"; room booked until {stamp(e.expires_at)}"
 
 
 def _refused(e: catalog.EvictionRefused) -> str:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from overspill_cli.narrating import narrate
+from overspill_events.moments import stamp
 from overspill_recorder.ledger import StoredEvent
 
 
@@ -72,7 +73,7 @@ def lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 def event_row(event: StoredEvent) -> tuple[str, str, str, str]:
     """An event as a row of a table."""
     sentence = narrate(event.event) if event.event is not None else event.payload.decode(errors="replace")
-    return f"{event.time:%H:%M:%S.%f}"[:-3], event.source.rsplit("/", 1)[-1], event.name, sentence
+    return stamp(event.time), event.source.rsplit("/", 1)[-1], event.name, sentence
 
 
 def event_document(event: StoredEvent) -> dict[str, Any]:

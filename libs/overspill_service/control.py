@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from overspill_events.catalog import Time
+from overspill_events.moments import stamp
 
 PAUSABLE: Final = ("decider", "evictor", "admitter", "bridge")  # those that have effects
 
@@ -30,7 +31,7 @@ class Pause(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
         return self.until is None or now < self.until
 
     def __str__(self) -> str:
-        end = "until resumed" if self.until is None else f"until {self.until.isoformat()}"
+        end = "until resumed" if self.until is None else f"until {stamp(self.until)}"
         who = f" by {self.by}" if self.by else ""
         return f"paused {end}{who}" + (f": {self.reason}" if self.reason else "")
 

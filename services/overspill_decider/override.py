@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from overspill_events.moments import stamp
 from overspill_events.names import (
     GATE_ANNOTATION,
     GATE_BY_ANNOTATION,
@@ -35,7 +36,7 @@ class Override(Struct, frozen=True, kw_only=True):
         return self.until is None or now < self.until
 
     def __str__(self) -> str:
-        end = "until taken back" if self.until is None else f"until {self.until.isoformat()}"
+        end = "until taken back" if self.until is None else f"until {stamp(self.until)}"
         who = f" by {self.by}" if self.by else ""
         return f"{self.verdict} {end}{who}" + (f": {self.reason}" if self.reason else "")
 

@@ -17,6 +17,7 @@ from overspill_decider.rules import Preference, Rules
 from overspill_decider.state import DISAGREEMENT, STUCK_PODS, State
 from overspill_decider.window import Track, seconds
 from overspill_events.catalog import DriftCleared, DriftDetected, GateDecided
+from overspill_events.moments import stamp
 from overspill_events.reasons import GateReason, Source, UnknownCause, Verdict
 
 
@@ -136,7 +137,7 @@ def judge_drift(gate: Gate, state: State, rules: Rules, now: datetime) -> tuple[
         if kind in active:
             quiet = spell.absent_since
             if quiet is not None and now - quiet >= seconds(rules.close_hold):
-                changes.append(DriftCleared(node=gate.node, kind=kind, detail=f"not so since {quiet.isoformat()}"))
+                changes.append(DriftCleared(node=gate.node, kind=kind, detail=f"not so since {stamp(quiet)}"))
         elif since is not None and now - since >= seconds(rules.drift_after):
             changes.append(_detected(gate, state, kind, since=since))
     return tuple(changes)
@@ -233,7 +234,7 @@ def _not_fresh(state: State, rules: Rules, now: datetime) -> tuple[GateReason, s
     if state.sampled is None:
         return GateReason.SAMPLES_UNKNOWN, "no sample yet"
     if now - state.sampled.time > seconds(rules.stale_after):
-        return GateReason.SAMPLES_STALE, f"last sample at {state.sampled.time.isoformat()}"
+        return GateReason.SAMPLES_STALE, f"last sample at {stamp(state.sampled.time)}"
     return None
 
 

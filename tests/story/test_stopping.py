@@ -79,7 +79,7 @@ async def test_what_the_lab_prints_lets_every_command_work_without_options(tmp_p
         assert (code, err) == (0, ""), out
         code, out, err = await overspill("gate", VIRTUAL, env=env)
         assert (code, err) == (0, "")
-        assert re.search(r"\d gate of overspill-external should be", out), out
+        assert re.search(r"Z gate of overspill-external should be", out), out
         code, out, err = await overspill("events", "--type", "NodeRegistered", env=env)
         assert (code, err, len(out.splitlines())) == (0, "", 2)
         code, out, _ = await overspill("explain", f"node/{VIRTUAL}", env=env)

@@ -41,7 +41,7 @@ async def test_a_list_that_was_cut_says_so(ledger: str) -> None:
     """On stderr, so that what is piped stays a table or JSON; all of it is told without a word."""
     code, out, err = await overspill("events", "--ledger", ledger, "--limit", "2")
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()] == ["TIME", "00:00:03.000", "00:00:04.000"]
+    assert [line.split()[0] for line in out.splitlines()] == ["TIME", "2030-01-01T00:00:03Z", "2030-01-01T00:00:04Z"]
     assert err == "the youngest 2 events are shown, there are older ones: --limit 20\n"
     code, out, err = await overspill("events", "--ledger", ledger, "--limit", "3", "-o", "json")
     assert (code, [event["sequence"] for event in json.loads(out)]) == (0, [2, 3, 4])

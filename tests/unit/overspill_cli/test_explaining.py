@@ -68,11 +68,11 @@ def test_why_did_the_gate_open():
     """With the average, the marks and the hold of the decision that caused it."""
     events = stored(DECIDED, catalog.GateOpened(node="v", reason=GateReason.HOME_FULL, average=3.5), caused={1: 0})
     answer = explain_node("v", events)
-    assert answer.headline == "The gate of v is open since 12:00:01."
+    assert answer.headline == "The gate of v is open since 2026-11-30T12:00:01Z."
     assert "free GPUs averaged 3.5 over 60 s (12 samples of the query)" in answer.because[0]
     assert "opens at 8 or less" in answer.because[0]
     assert "held for 30 s" in answer.because[0]
-    assert answer.because[1].startswith("Now, as decided at 12:00:00: gate of v should be open")
+    assert answer.because[1].startswith("Now, as decided at 2026-11-30T12:00:00Z: gate of v should be open")
 
 
 def test_why_is_this_pod_external():
@@ -142,7 +142,7 @@ def test_why_does_a_workload_wait():
         catalog.AdmissionDeferred(workload=job, reason=DeferReason.NO_QUOTA, cluster_queue="training", quota=(use,)),
     )
     answer = explain_workload("research/train", events)
-    assert answer.headline == "research/train waits, for the reason told at 12:00:01."
+    assert answer.headline == "research/train waits, for the reason told at 2026-11-30T12:00:01Z."
     assert "asks 4, 6 of 8 used" in answer.because[-1]
 
 

@@ -16,7 +16,7 @@ def test_only_the_named_service_is_paused_until_its_time():
     assert pause_of(data, "evictor", now=NOW + timedelta(hours=1)) is None
     for other in set(PAUSABLE) - {"evictor"}:
         assert pause_of(data, other, now=NOW) is None
-    assert str(pause) == "paused until 2030-01-01T13:00:00+00:00 by ada: audit"
+    assert str(pause) == "paused until 2030-01-01T13:00:00Z by ada: audit"
 
 
 def test_without_an_end_it_holds_until_resumed():
