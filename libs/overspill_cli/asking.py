@@ -8,6 +8,7 @@ from typing import Final
 from overspill_cli.explaining import Answer, explain_node, explain_pod, explain_workload
 from overspill_cli.output import Exit, Format, UsageError, event_document, event_row, print_json, table
 from overspill_recorder.ledger import Ledger, open_ledger
+from overspill_runtime.terminal import tell
 
 UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 GATE_EVENTS: Final = ("GateDecided", "GateOpened", "GateClosed")
@@ -71,9 +72,7 @@ async def explain(path: Path, what: str, *, namespace: str, output: Format) -> E
         documents = [event_document(event) for event in answer.events]
         print_json({"about": answer.about, "headline": answer.headline, "because": answer.because, "events": documents})
     else:
-        print(answer.headline)
-        for reason in answer.because:
-            print(f"  {reason}")
+        tell(sys.stdout, "\n".join((answer.headline, *(f"  {reason}" for reason in answer.because))))
     return Exit.FINE if answer.events else Exit.BROKEN
 
 

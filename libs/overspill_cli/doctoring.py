@@ -43,7 +43,8 @@ async def examine(env: Mapping[str, str], *, ledger: Path, output: Format) -> Ex
     if output is Format.json:
         print_json({"findings": msgspec.to_builtins(findings)})
     else:
-        table(("WHAT", "HEALTH", "DETAIL", "NEXT"), ((f.what, f.health, f.detail, f.advice) for f in findings))
+        rows = ((f.what, f.health, f.detail, f.advice) for f in findings)
+        table(("WHAT", "HEALTH", "DETAIL", "NEXT"), rows, with_next_step=True)
     return Exit.BROKEN if any(finding.health is Health.PROBLEM for finding in findings) else Exit.FINE
 
 

@@ -34,6 +34,7 @@ from overspill_kube.effects import annotate_node
 from overspill_kube.errors import KubeError, KubeUnavailable
 from overspill_kube.outcomes import AlreadyExists, Done, NotFound
 from overspill_kube.resources import CONFIG_MAPS, NODES
+from overspill_runtime.terminal import tell
 from overspill_service.control import PAUSABLE, Pause, entry_of, pause_of
 
 
@@ -61,7 +62,7 @@ async def order_gate(
         until = end_of(lasting, now=place.kube.clock.now())
         await write_order(place, await _gate(place, node), wish, until=until, reason=reason)
         end = f"until {stamp(until)}" if until else f"until `overspill gate auto {node}`"
-        print(f"{node}: ordered {wish} {end}")
+        tell(sys.stdout, f"{node}: ordered {wish} {end}")
         await _say_what_follows(place)
     return Exit.FINE
 
@@ -86,7 +87,7 @@ async def free_gate(env: Mapping[str, str], node: str, *, allowed: Sequence[str]
         outcome = await annotate_node(place.kube, node, dict.fromkeys(ANNOTATIONS), expect_uid=gate.uid)
         if not isinstance(outcome, Done):
             raise CommandError(f"node {node}: the order was not taken back: {outcome}")
-        print(f"{node}: the order is taken back" if gate.order else f"{node}: there was no order")
+        tell(sys.stdout, f"{node}: the order is taken back" if gate.order else f"{node}: there was no order")
         await _say_what_follows(place)
     return Exit.FINE
 
@@ -111,13 +112,13 @@ async def show_gate(env: Mapping[str, str], node: str, *, output: Format) -> Exi
     if output is Format.json:
         print_json(msgspec.to_builtins(state))
     else:
-        print(f"The gate of {node} is {state.gate}.")
-        print(f"  order: {state.order or 'none, it follows the marks'}")
+        tell(sys.stdout, f"The gate of {node} is {state.gate}.")
+        tell(sys.stdout, f"  order: {state.order or 'none, it follows the marks'}")
         if state.complaint:
-            print(f"  order ignored: {state.complaint}")
+            tell(sys.stdout, f"  order ignored: {state.complaint}")
         if state.decider:
-            print(f"  decider: {state.decider}")
-        print(f"  {state.decision or f'why is not known: {state.unknown}'}")
+            tell(sys.stdout, f"  decider: {state.decider}")
+        tell(sys.stdout, f"  {state.decision or f'why is not known: {state.unknown}'}")
     return Exit.FINE
 
 
@@ -130,7 +131,7 @@ async def pause(
         chosen = tuple(services) or PAUSABLE
         await write_pauses(place, dict.fromkeys(chosen, Pause(until=until, reason=reason, by=place.by)))
         end = f"until {stamp(until)}" if until else "until `overspill resume`"
-        print(f"{', '.join(chosen)}: paused {end}; work that runs goes on")
+        tell(sys.stdout, f"{', '.join(chosen)}: paused {end}; work that runs goes on")
     return Exit.FINE
 
 
@@ -139,7 +140,7 @@ async def resume(env: Mapping[str, str], services: Sequence[str], *, allowed: Se
     async with reach(env, allowed=allowed) as place:
         chosen = tuple(services) or PAUSABLE
         await write_pauses(place, dict.fromkeys(chosen))
-        print(f"{', '.join(chosen)}: no longer paused")
+        tell(sys.stdout, f"{', '.join(chosen)}: no longer paused")
         await _are_led(place, chosen)
     return Exit.FINE
 
@@ -185,9 +186,9 @@ async def _say_what_follows(place: Place) -> None:
     if not await _are_led(place, ("decider",)):
         return
     if (paused := (await read_pauses(place)).get("decider")) is not None:
-        print(f"the decider is {paused}: the gate stays as it is until `overspill resume decider`")
+        tell(sys.stdout, f"the decider is {paused}: the gate stays as it is until `overspill resume decider`")
     else:
-        print("the decider follows in its next round")
+        tell(sys.stdout, "the decider follows in its next round")
 
 
 async def _are_led(place: Place, services: Sequence[str]) -> bool:
@@ -196,10 +197,10 @@ async def _are_led(place: Place, services: Sequence[str]) -> bool:
     try:
         vacant = vacancies(await seats(place, led))
     except (KubeError, KubeUnavailable) as error:
-        print(f"whether a {', '.join(led)} leads is not known: {error}", file=sys.stderr)
+        tell(sys.stderr, f"whether a {', '.join(led)} leads is not known: {error}")
         return False
     for service, why in vacant.items():
-        print(f"no {service} leads, so nothing happens until one does: {why}", file=sys.stderr)
+        tell(sys.stderr, f"no {service} leads, so nothing happens until one does: {why}")
     return not vacant
 
 

@@ -3,17 +3,22 @@
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum, StrEnum
-from typing import Any
+from itertools import zip_longest
+from typing import Any, Final
 
 import msgspec
-from rich import box
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
 
 from overspill_cli.narrating import narrate
 from overspill_events.moments import stamp
 from overspill_recorder.ledger import StoredEvent
+from overspill_runtime.terminal import columns_of, wrapped
+
+PROSE: Final = 36  # columns in which a sentence can be read
+SHORT: Final = 20  # of a last column that is no prose: not worth a line of its own
+BELOW: Final = 4
+COMMANDS: Final = ("kubectl ", "overspill ")
 
 
 class Exit(IntEnum):
@@ -49,15 +54,47 @@ def print_json_line(value: Any) -> None:
     sys.stdout.flush()
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A plain table; NO_COLOR and pipes are honoured, and nothing is cut off in a pipe."""
-    if not sys.stdout.isatty():
-        sys.stdout.writelines(f"{line}\n" for line in lines((columns, *rows)))
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, with_next_step: bool = False) -> None:
+    """A plain table; NO_COLOR and pipes are honoured, nothing is cut off. `with_next_step`: the last column says what
+    to do next, and has lines of its own on a terminal.
+    """
+    whole, width = (columns, *rows), columns_of(sys.stdout)
+    if width is None:
+        sys.stdout.writelines(f"{line}\n" for line in lines(whole))
         return
-    shown = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for row in rows:
-        shown.add_row(*row)
-    Console(highlight=False, markup=False).print(shown)
+    steps = [row[-1] for row in whole[1:]] if with_next_step else []
+    head, *shown = blocks([row[:-1] for row in whole] if with_next_step else whole, width)
+    console = Console(highlight=False, markup=False)
+    console.print("\n".join(head), style="bold", soft_wrap=True)
+    for block, step in zip_longest(shown, steps, fillvalue=""):
+        sys.stdout.writelines(f"{line}\n" for line in (*block, *step_lines(step, width)))
+
+
+def blocks(rows: Sequence[Sequence[str]], width: int) -> Iterator[Sequence[str]]:
+    """The lines of each row on a terminal: the last column is broken between words, beside the others where there is
+    room for prose, below them otherwise.
+    """
+    whole, others = list(lines(rows)), list(lines([row[:-1] for row in rows]))
+    start = len(whole[0]) - len(rows[0][-1])
+    longest, room = max(cell_len(row[-1]) for row in rows), width - start
+    if longest <= max(room, SHORT):
+        yield from ([line] for line in whole)
+    elif room >= PROSE:
+        for row, other in zip(rows, others, strict=True):
+            first, *rest = wrapped(row[-1], room)
+            yield [f"{other}{' ' * (start - cell_len(other))}{first}".rstrip(), *(" " * start + part for part in rest)]
+    else:
+        yield whole[:1]
+        for row, other in zip(rows[1:], others[1:], strict=True):
+            yield [other, *(wrapped(row[-1], width, indent=BELOW, hanging=BELOW) if row[-1] else ())]
+
+
+def step_lines(step: str, width: int) -> Iterator[str]:
+    """What to do next, below what it is about; a command is one line however long it is, for it will be copied."""
+    if step.startswith(COMMANDS):
+        yield " " * BELOW + step
+    elif step:
+        yield from wrapped(step, width, indent=BELOW, hanging=BELOW)
 
 
 def lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:

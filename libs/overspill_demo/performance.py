@@ -40,6 +40,7 @@ from overspill_lab.lab import Cluster, Lab
 from overspill_lab.programs import Progress as ProgramProgress
 from overspill_lab.programs import State
 from overspill_runtime.clock import SystemClock
+from overspill_runtime.terminal import tell
 
 DEADLINE_S: Final = 165.0
 CLUSTER_DEADLINE_S: Final = 600.0
@@ -103,7 +104,7 @@ async def perform(options: Options) -> int:
             raise
     if options.summary is not None:
         options.summary.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
-    sys.stdout.write(in_words(summary) + "\n")
+    tell(sys.stdout, in_words(summary))
     command = sys.argv[0]  # as it was typed, so that what is told can be typed too
     sys.stdout.write(f"\nAsk the ledger: {command} events --ledger {summary.ledger}\n")
     sys.stdout.write(f"                {command} explain node/{VIRTUAL_NODE} --ledger {summary.ledger}\n")

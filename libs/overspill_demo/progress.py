@@ -10,6 +10,7 @@ from rich.table import Table
 
 from overspill_demo.provider import Totals
 from overspill_demo.recollection import Figures
+from overspill_runtime.terminal import wrapped
 
 LINE_EVERY_S: Final = 5.0
 INDENT: Final = " " * 10  # below the text of a note
@@ -40,9 +41,15 @@ class Progress:
         return self._clock() - self._started
 
     def note(self, *lines: str) -> None:
-        """Something happened. The lines stay above the table, and are never cut or broken: they may be copied."""
-        text = f"\n{INDENT}".join(lines)
-        self._console.print(f"{self.elapsed:6.1f} s  {text}", soft_wrap=True)
+        """Something happened. The lines stay above the table. The first is prose and is broken between words; those
+        after it are never broken: they may be copied.
+        """
+        text = f"{self.elapsed:6.1f} s  {lines[0]}"
+        first = [text]
+        if self._console.is_terminal:
+            first = list(wrapped(text, self._console.width, indent=_leading(text), hanging=len(INDENT)))
+        for line in (*first, *(f"{INDENT}{line}" for line in lines[1:])):
+            self._console.print(line, soft_wrap=True)
 
     def show(self, now: Figures, bill: Totals) -> None:
         """Where everything is."""
@@ -71,6 +78,10 @@ def table(now: Figures, bill: Totals, *, elapsed: float) -> Table:
         shown.add_column(column, justify="right")
     shown.add_row(*columns.values())
     return shown
+
+
+def _leading(text: str) -> int:
+    return len(text) - len(text.lstrip())
 
 
 def _gate(now: Figures) -> str:

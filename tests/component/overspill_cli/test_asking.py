@@ -11,6 +11,7 @@ from overspill_events import Envelope, catalog, encode
 from overspill_events.catalog import Event
 from overspill_recorder.writer import open_for_writing
 from tests.support.commands import overspill
+from tests.support.terminals import on_a_terminal
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 JOB = catalog.WorkloadRef(kind="Job", namespace="research", name="train", uid="u")
@@ -83,3 +84,25 @@ async def test_help_shows_only_what_can_be_used(command: str) -> None:
     assert code == 0
     for noise in ("--empty-", "--no-", "[default: ()]", "[default: None]", "[default: False]", '[default: ""]'):
         assert noise not in out
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+async def test_on_a_terminal_no_word_is_broken_and_nothing_is_lost(ledger: str, columns: int) -> None:
+    """Whatever its width: the words are those that a pipe gets, in their order."""
+    for arguments in (("events",), ("explain", "job/train", "-n", "research")):
+        _, piped, _ = await overspill(*arguments, "--ledger", ledger)
+        code, lines = await on_a_terminal(*arguments, "--ledger", ledger, columns=columns)
+        assert code == 0
+        assert " ".join(lines).split() == piped.split()
+        assert all(len(line) <= max(columns, 60) for line in lines)
+        assert columns < 200 or len(lines) == len(piped.splitlines())
+
+
+async def test_doctor_on_a_terminal_tells_addresses_whole() -> None:
+    env = {"OVERSPILL_NATS_URL": "nats://127.0.0.1:1", "OVERSPILL_KUBECONFIG": "/nonexistent/somewhere/kubeconfig"}
+    code, lines = await on_a_terminal("doctor", columns=80, env=env)
+    assert code == 1
+    assert all(len(line) <= 80 for line in lines)
+    words = {word.strip("?:,") for word in " ".join(lines).split()}
+    assert {"OVERSPILL_NATS_URL=nats://127.0.0.1:1", "/nonexistent/somewhere/kubeconfig"} <= words
+    assert not [word for word in words if "…" in word]
