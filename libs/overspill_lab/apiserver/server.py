@@ -13,6 +13,7 @@ from overspill_lab.apiserver.registry import Registry
 from overspill_lab.apiserver.streaming import WATCHERS
 
 _LARGEST_BODY = 3 * 1024 * 1024  # the real server's limit
+_SWAGGER = "/openapi/v2"
 _HEALTH = ("/livez", "/readyz", "/healthz")
 _log = logging.getLogger(__name__)
 
@@ -76,6 +77,8 @@ def _discover(request: web.Request, path: str) -> web.Response:
         raise errors.no_such_path(path)
     if request.method != "GET":
         raise errors.method_not_allowed()
+    if path == _SWAGGER and openapi.V2_PROTOBUF in request.headers.get("Accept", ""):
+        return web.Response(body=openapi.swagger_protobuf(), content_type=openapi.V2_CONTENT)
     return web.Response(body=encode(document), content_type="application/json")
 
 
@@ -91,6 +94,8 @@ def _discovery_document(parts: list[str], address: str) -> JsonObject | None:
             return discovery.group(group)
         case ["api", version]:
             return discovery.resources("", version)
+        case ["openapi", "v2"]:
+            return openapi.swagger()
         case ["openapi", "v3"]:
             return openapi.index()
         case ["openapi", "v3", *root]:
