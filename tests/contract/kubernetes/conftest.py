@@ -32,7 +32,7 @@ from overspill_lab import leash
 from overspill_service.crds import definitions
 from tests.cluster.controlplane.build import binaries
 from tests.contract.kubernetes.client import DEADLINE_S, Api, Endpoint, Object, endpoint_of, eventually
-from tests.contract.kubernetes.objects import NODES, kill, make_ready, node, pod, unique
+from tests.contract.kubernetes.objects import NODES, kill, make_ready, node, pod, scheduler_knows, unique
 from tests.support.cluster_choice import existing_cluster, real_cluster
 
 HTTP_CONFLICT = 409
@@ -174,6 +174,7 @@ class Nodes:
         self._api = api
         self.label = {"contract.test/pool": unique("pool")}
         self.names: list[str] = []
+        self._known: set[str] = set()  # by the scheduler
 
     async def add(
         self,
@@ -189,6 +190,13 @@ class Nodes:
         (await self._api.post(NODES, node(name, labels={**self.label, **(labels or {})}, taints=taints))).ok()
         await make_ready(self._api, name, gpus=gpus, cpu=cpu)
         return name
+
+    async def known(self, namespace: str) -> None:
+        """Wait until the scheduler has heard of all of them; a pod of this namespace is used to ask it."""
+        for name in self.names:
+            if name not in self._known:
+                await scheduler_knows(self._api, namespace, name)
+                self._known.add(name)
 
 
 @pytest_asyncio.fixture

@@ -32,6 +32,13 @@ def unique(prefix: str) -> str:
     return f"{prefix}-{os.getpid()}-{next(_numbers)}"
 
 
+def nowhere() -> str:
+    """A node that does not exist, for a pod that need not run, under a name of its own: pods on a name that was missed
+    before are collected as orphans, whichever test they are of.
+    """
+    return unique("nowhere")
+
+
 def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -> Object:
     """The simplest object there is; it has no spec and so no generation."""
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}, "data": data or {}}
@@ -151,6 +158,22 @@ async def make_ready(api: Api, name: str, *, gpus: int = 0, cpu: str = "100") ->
         lambda seen: not [taint for taint in seen["spec"].get("taints", []) if "not-ready" in taint["key"]],
         f"node {name} loses its not-ready taint",
     )
+
+
+async def scheduler_knows(api: Api, namespace: str, node_name: str) -> None:
+    """Wait until the scheduler has heard of the node as it is now.
+
+    It hears of nodes and of pods by two watches, so a pod may be judged by what a node was before the pod was made. A
+    label that is put on the node now comes after every earlier change: nobody places a pod that asks for it before.
+    """
+    mark, name = {"contract.test/mark": unique("mark")}, unique("probe")
+    (await api.patch(f"{NODES}/{node_name}", {"metadata": {"labels": mark}})).ok()
+    probe = pod(name, schedulerName="default-scheduler", nodeSelector=mark, tolerations=[{"operator": "Exists"}])
+    del probe["spec"]["containers"][0]["resources"]  # it fits everywhere
+    (await api.post(PODS.format(namespace), probe)).ok()
+    path = f"{PODS.format(namespace)}/{name}"
+    await api.eventually(path, lambda seen: seen["spec"].get("nodeName"), f"the scheduler knows {node_name}")
+    await kill(api, path)
 
 
 async def kill(api: Api, path: str) -> None:

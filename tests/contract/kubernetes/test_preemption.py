@@ -45,6 +45,7 @@ async def _submit(
     api: Api, namespace: str, nodes: Any, name: str, priority_class: str, *, gpus: int, **more: Any
 ) -> str:
     """Give the scheduler a pod that only this test's nodes may take; its path."""
+    await nodes.known(namespace)
     labels = more.pop("labels", None)
     spec = {"schedulerName": "default-scheduler", "nodeSelector": nodes.label, "priorityClassName": priority_class}
     (await api.post(PODS.format(namespace), pod(name, labels=labels, gpus=gpus, **spec, **more))).ok()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.contract.kubernetes.client import Api, Object, eventually
-from tests.contract.kubernetes.objects import NODES, PODS, pod, report
+from tests.contract.kubernetes.objects import NODES, PODS, pod, report, scheduler_knows
 
 POOL = "contract.test/pool"
 VIRTUAL = "contract.test/virtual"
@@ -26,6 +26,7 @@ PREFERS_HOME = {
 
 async def _submit(api: Api, namespace: str, nodes: Any, name: str, **spec: Any) -> str:
     """Give the scheduler a pod that only this test's nodes may take; its path."""
+    await nodes.known(namespace)
     spec = {"schedulerName": "default-scheduler", "nodeSelector": nodes.label, **spec}
     (await api.post(PODS.format(namespace), pod(name, **spec))).ok()
     return f"{PODS.format(namespace)}/{name}"
@@ -118,6 +119,7 @@ async def test_a_soft_taint_is_avoided_while_another_node_has_room(api: Api, nam
 async def test_an_unschedulable_node_takes_nothing(api: Api, namespace: str, nodes) -> None:
     node = await nodes.add()
     (await api.patch(f"{NODES}/{node}", {"spec": {"unschedulable": True}})).ok()
+    await scheduler_knows(api, namespace, node)
     path = await _submit(api, namespace, nodes, "waiting")
     await _refused(api, path)
     (await api.patch(f"{NODES}/{node}", {"spec": {"unschedulable": None}})).ok()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.contract.kubernetes.client import Api, Object, eventually
-from tests.contract.kubernetes.objects import PODS, kill, pod
+from tests.contract.kubernetes.objects import PODS, kill, pod, scheduler_knows
 
 ZONE = "contract.test/zone"
 HOST = "kubernetes.io/hostname"
@@ -24,6 +24,7 @@ def _evenly(key: str, *, when: str = "DoNotSchedule", skew: int = 1, **more: Any
 
 async def _submit(api: Api, namespace: str, nodes: Any, name: str, *constraints: Object, **spec: Any) -> str:
     """Give the scheduler a pod that only this test's nodes may take; its path."""
+    await nodes.known(namespace)
     spec = {"schedulerName": "default-scheduler", "nodeSelector": nodes.label, **spec}
     if constraints:
         spec["topologySpreadConstraints"] = list(constraints)
@@ -127,6 +128,7 @@ async def test_a_pod_that_leaves_counts_no_more(api: Api, namespace: str, nodes)
     waiting = await _submit(api, namespace, nodes, "p1", _evenly(ZONE))
     await _refused(api, waiting)
     (await api.delete(first)).ok()
+    await scheduler_knows(api, namespace, roomy)  # and with it, that the first has to go
 
     # The domain is empty now: for who waits, or for who comes next, if the scheduler does not look at the former again.
     paths = [waiting, await _submit(api, namespace, nodes, "p2", _evenly(ZONE))]
