@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.contract.kubernetes.client import Api, Object
-from tests.contract.kubernetes.objects import PODS, bind, pod
+from tests.contract.kubernetes.objects import PODS, bind, nowhere, pod
 
 
 def _binding(name: str, node: str, **metadata: str) -> Object:
@@ -18,14 +18,14 @@ def _binding(name: str, node: str, **metadata: str) -> Object:
 
 
 async def test_a_binding_sets_the_node_and_the_condition(api: Api, namespace: str) -> None:
-    path = f"{PODS.format(namespace)}/bound"
+    path, node = f"{PODS.format(namespace)}/bound", nowhere()
     (await api.post(PODS.format(namespace), pod("bound"))).ok()
-    reply = await api.post(f"{path}/binding", _binding("bound", "node-a"))
+    reply = await api.post(f"{path}/binding", _binding("bound", node))
 
     assert reply.status == 201
     assert (reply.body["kind"], reply.body["status"]) == ("Status", "Success")
     seen = (await api.get(path)).ok()
-    assert seen["spec"]["nodeName"] == "node-a"
+    assert seen["spec"]["nodeName"] == node
     assert seen["status"]["phase"] == "Pending"
     scheduled = {condition["type"]: condition["status"] for condition in seen["status"]["conditions"]}
     assert scheduled == {"PodScheduled": "True"}
@@ -33,12 +33,12 @@ async def test_a_binding_sets_the_node_and_the_condition(api: Api, namespace: st
 
 async def test_a_bound_pod_cannot_be_bound_again(api: Api, namespace: str) -> None:
     (await api.post(PODS.format(namespace), pod("twice"))).ok()
-    path = f"{PODS.format(namespace)}/twice/binding"
-    (await api.post(path, _binding("twice", "node-a"))).ok()
+    path, first = f"{PODS.format(namespace)}/twice/binding", nowhere()
+    (await api.post(path, _binding("twice", first))).ok()
 
-    for node in ("node-a", "node-b"):
+    for node in (first, nowhere()):
         status = (await api.post(path, _binding("twice", node))).refused(409, "Conflict")
-        assert 'is already assigned to node "node-a"' in status["message"]
+        assert f'is already assigned to node "{first}"' in status["message"]
 
 
 async def test_of_two_schedulers_one_binds(api: Api, namespace: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.contract.kubernetes.client import Api, Object, eventually
-from tests.contract.kubernetes.objects import JOBS, PODS, bind, job, report, run
+from tests.contract.kubernetes.objects import JOBS, PODS, bind, job, nowhere, report, run
 
 
 async def _pods(api: Api, namespace: str, name: str, count: int) -> list[Object]:
@@ -68,7 +68,7 @@ async def test_a_finished_pod_completes_its_job(api: Api, namespace: str) -> Non
     (await api.post(JOBS.format(namespace), job("done"))).ok()
     (child,) = await _pods(api, namespace, "done", 1)
     name = child["metadata"]["name"]
-    await run(api, namespace, name, "node-a")
+    await run(api, namespace, name, nowhere())
     await api.eventually(path, lambda each: each["status"].get("ready") == 1, "its pod is ready")
     await report(api, namespace, name, phase="Succeeded")
 
@@ -84,7 +84,7 @@ async def test_a_failed_pod_is_tried_again_until_the_limit(api: Api, namespace: 
     path = f"{JOBS.format(namespace)}/failing"
     (await api.post(JOBS.format(namespace), job("failing", backoffLimit=0))).ok()
     (child,) = await _pods(api, namespace, "failing", 1)
-    await bind(api, namespace, child["metadata"]["name"], "node-a")
+    await bind(api, namespace, child["metadata"]["name"], nowhere())
     await report(api, namespace, child["metadata"]["name"], phase="Failed")
 
     seen = await api.eventually(path, lambda each: _conditions(each).get("Failed") == "True", "it has failed")

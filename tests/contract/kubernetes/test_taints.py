@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.contract.kubernetes.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Api, Object, Reply
-from tests.contract.kubernetes.objects import NODES, PODS, bind, make_ready, node, pod
+from tests.contract.kubernetes.objects import NODES, PODS, bind, make_ready, node, nowhere, pod
 
 SWITCH = {"key": "overspill.dev/closed", "effect": "NoSchedule"}
 BASE = {"key": "overspill.dev/virtual", "value": "yes", "effect": "NoSchedule"}
@@ -96,7 +96,7 @@ async def test_an_unschedulable_node_is_tainted(api: Api, nodes) -> None:
 
 async def _tolerating(api: Api, namespace: str) -> tuple[str, list[Object]]:
     (await api.post(PODS.format(namespace), pod("tolerant"))).ok()
-    await bind(api, namespace, "tolerant", "node-a")
+    await bind(api, namespace, "tolerant", nowhere())
     path = f"{PODS.format(namespace)}/tolerant"
     return path, (await api.get(path)).ok()["spec"]["tolerations"]
 
@@ -119,7 +119,7 @@ async def test_a_toleration_may_be_added_to_a_bound_pod(api: Api, namespace: str
 async def test_a_toleration_can_neither_be_removed_nor_changed(api: Api, namespace: str) -> None:
     mine = {"key": "overspill.dev/virtual", "operator": "Exists", "effect": "NoSchedule"}
     (await api.post(PODS.format(namespace), pod("tolerant", tolerations=[mine]))).ok()
-    await bind(api, namespace, "tolerant", "node-a")
+    await bind(api, namespace, "tolerant", nowhere())
     path = f"{PODS.format(namespace)}/tolerant"
     tolerations = (await api.get(path)).ok()["spec"]["tolerations"]
     others = [each for each in tolerations if each != mine]
