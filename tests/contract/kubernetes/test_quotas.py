@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from tests.contract.kubernetes.client import Api, Object, eventually
-from tests.contract.kubernetes.objects import PODS, REPLICA_SETS, bind, pod, replica_set, report
+from tests.contract.kubernetes.objects import PODS, REPLICA_SETS, bind, nowhere, pod, replica_set, report
 
 GPUS = "requests.nvidia.com/gpu"
 
 
 async def _limited(api: Api, namespace: str, **hard: str) -> str:
-    """A quota that its controller has counted; its path."""
+    """A quota of GPUs or CPUs that its controller has counted and admission goes by; its path."""
     path = f"/api/v1/namespaces/{namespace}/resourcequotas"
     amounts = {key.replace("gpus", GPUS).replace("cpu", "requests.cpu"): value for key, value in hard.items()}
     body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "limit"}, "spec": {"hard": amounts}}
     (await api.post(path, body)).ok()
     await _used(api, f"{path}/limit", dict.fromkeys(amounts, "0"))
+    # Admission has a copy of its own. While that is older it lets everybody in, or nobody: "status unknown for quota".
+    far_too_much = pod("too-much", gpus=1000, cpu="1000")
+    await eventually(
+        lambda: api.post(PODS.format(namespace), far_too_much, dryRun="All"),
+        lambda reply: reply.status == 403 and "exceeded quota" in reply.body["message"],
+        "admission goes by the quota",
+    )
     return f"{path}/limit"
 
 
@@ -66,7 +73,7 @@ async def test_a_finished_or_deleted_pod_gives_its_share_back(api: Api, namespac
 async def test_a_pod_that_is_going_holds_its_share_until_it_is_gone(api: Api, namespace: str) -> None:
     await _limited(api, namespace, gpus="2")
     (await api.post(PODS.format(namespace), pod("going", gpus=2))).ok()
-    await bind(api, namespace, "going", "node-a")
+    await bind(api, namespace, "going", nowhere())
     path = f"{PODS.format(namespace)}/going"
     (await api.delete(path)).ok()
     await _refused(api, namespace, pod("next", gpus=2))
@@ -87,7 +94,7 @@ async def test_a_pod_must_say_what_it_takes_of_a_limited_resource(api: Api, name
 
 
 async def test_a_replica_set_waits_for_its_quota(api: Api, namespace: str) -> None:
-    await _limited(api, namespace, pods="1")
+    await _limited(api, namespace, pods="1", gpus="1")
     (await api.post(REPLICA_SETS.format(namespace), replica_set("web", 2))).ok()
     seen = await api.eventually(
         f"{REPLICA_SETS.format(namespace)}/web",
