@@ -40,12 +40,16 @@ async def _replicas(api: Api, namespace: str, node: str, count: int) -> list[str
     return names
 
 
-async def _protected(api: Api, namespace: str, *, allowed: int, **spec: Any) -> None:
-    """A budget whose controller has come to this conclusion."""
+async def _protected(api: Api, namespace: str, *, allowed: int, healthy: int | None = None, **spec: Any) -> None:
+    """A budget whose controller has come to this conclusion, from as many healthy pods where that is not the only way."""
     (await api.post(BUDGETS.format(namespace), budget("keep", LABELS, **spec))).ok()
     await api.eventually(
         f"{BUDGETS.format(namespace)}/keep",
-        lambda seen: seen["status"].get("observedGeneration") == 1 and seen["status"]["disruptionsAllowed"] == allowed,
+        lambda seen: (
+            seen["status"].get("observedGeneration") == 1
+            and seen["status"]["disruptionsAllowed"] == allowed
+            and healthy in (None, seen["status"]["currentHealthy"])
+        ),
         f"the budget allows {allowed}",
     )
 
@@ -157,7 +161,7 @@ async def test_a_budget_of_unavailable_pods_counts_from_what_is_wanted(api: Api,
 
 async def test_nobody_wants_pods_without_an_owner_so_none_of_a_share_may_go(api: Api, namespace: str, nodes) -> None:
     await _servers(api, namespace, await nodes.add(), 2)
-    await _protected(api, namespace, allowed=0, maxUnavailable=1)
+    await _protected(api, namespace, allowed=0, healthy=2, maxUnavailable=1)
     seen = (await api.get(f"{BUDGETS.format(namespace)}/keep")).ok()
     assert (seen["status"]["currentHealthy"], seen["status"]["expectedPods"]) == (2, 0)
     _blocked_by_budget(await _evict(api, namespace, "server-0"))
@@ -197,7 +201,7 @@ async def test_a_pod_that_is_going_may_be_evicted_again_without_taking_budget(ap
 async def test_an_unready_pod_is_held_back_only_while_its_budget_is_short(api: Api, namespace: str, nodes) -> None:
     await _servers(api, namespace, await nodes.add(), 2)
     await report(api, namespace, "server-0", conditions=[{"type": "Ready", "status": "False"}])
-    await _protected(api, namespace, allowed=0, minAvailable=2)
+    await _protected(api, namespace, allowed=0, healthy=1, minAvailable=2)
     _blocked_by_budget(await _evict(api, namespace, "server-0"))
 
     (await api.patch(f"{BUDGETS.format(namespace)}/keep", {"spec": {"minAvailable": 1}})).ok()

@@ -18,6 +18,16 @@ async def _owner(api: Api, namespace: str, name: str) -> Object:
     return (await api.post(CONFIG_MAPS.format(namespace), config_map(name))).ok()
 
 
+async def _seen_by_the_collector(api: Api, namespace: str) -> None:
+    """Wait until the garbage collector has heard of every pod there is: it collects one that was made now.
+
+    It learns of owners and dependents by a watch for each kind, and may hear of an owner's end first.
+    """
+    ghost = {"metadata": {"name": "ghost", "uid": "11111111-1111-1111-1111-111111111111"}}
+    (await api.post(PODS.format(namespace), _owned(pod("lost"), ghost))).ok()
+    await api.gone(f"{PODS.format(namespace)}/lost")
+
+
 async def test_a_dependent_goes_after_its_owner(api: Api, namespace: str) -> None:
     owner = await _owner(api, namespace, "owner")
     (await api.post(CONFIG_MAPS.format(namespace), _owned(config_map("owned"), owner))).ok()
@@ -66,6 +76,7 @@ async def test_orphans_stay_when_their_owner_goes_without_them(api: Api, namespa
         "the ReplicaSet makes its pod",
     )
     (child,) = children.body["items"]
+    await _seen_by_the_collector(api, namespace)
     parent = f"{REPLICA_SETS.format(namespace)}/parent"
     (await api.delete(parent, {"propagationPolicy": "Orphan"})).ok()
     await api.gone(parent)

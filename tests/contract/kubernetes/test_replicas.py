@@ -35,11 +35,26 @@ async def _pods(api: Api, namespace: str, app: str, count: int, without: str = "
     )
 
 
-async def _running(api: Api, namespace: str, node: str, count: int) -> list[Object]:
+async def _running(
+    api: Api, namespace: str, node: str, count: int, costs: dict[int, str] | None = None
+) -> list[Object]:
+    """As many pods, of which some have a deletion cost; the controller has counted them all as ready.
+
+    A pod has its cost before it runs, so whoever has counted it knows the cost, too: the controller hears of pods and of
+    ReplicaSets by two watches, and may hear of a number before it hears of costs.
+    """
     (await api.post(REPLICA_SETS.format(namespace), replica_set("web", count))).ok()
     pods = await _pods(api, namespace, "web", count)
+    for number, cost in (costs or {}).items():
+        annotation = {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}}}
+        (await api.patch(f"{PODS.format(namespace)}/{pods[number]['metadata']['name']}", annotation)).ok()
     for each in pods:
         await run(api, namespace, each["metadata"]["name"], node)
+    await api.eventually(
+        f"{REPLICA_SETS.format(namespace)}/web",
+        lambda each: each["status"].get("readyReplicas") == count,
+        "all are ready",
+    )
     return pods
 
 
@@ -84,13 +99,9 @@ async def test_a_lost_pod_is_replaced(api: Api, namespace: str, nodes, how: str)
 
 
 async def test_fewer_replicas_take_the_cheapest_pods_to_delete(api: Api, namespace: str, nodes) -> None:
-    pods = await _running(api, namespace, await nodes.add(), 4)
+    pods = await _running(api, namespace, await nodes.add(), 4, {1: "-100", 2: "-100"})
     path = f"{REPLICA_SETS.format(namespace)}/web"
-    await api.eventually(path, lambda each: each["status"].get("readyReplicas") == 4, "all are ready")
     cheap = {each["metadata"]["name"] for each in pods[1:3]}
-    for name in cheap:
-        cost = {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-100"}}}
-        (await api.patch(f"{PODS.format(namespace)}/{name}", cost)).ok()
     (await api.patch(f"{path}/scale", {"spec": {"replicas": 2}})).ok()
 
     left = await _pods(api, namespace, "web", 2)
@@ -98,14 +109,8 @@ async def test_fewer_replicas_take_the_cheapest_pods_to_delete(api: Api, namespa
 
 
 async def test_a_deletion_cost_is_compared_as_a_number_and_silence_is_zero(api: Api, namespace: str, nodes) -> None:
-    pods = await _running(api, namespace, await nodes.add(), 4)
+    pods = await _running(api, namespace, await nodes.add(), 4, {0: "9", 1: "10", 2: "-1"})
     names = [each["metadata"]["name"] for each in pods]
-    await api.eventually(
-        f"{REPLICA_SETS.format(namespace)}/web", lambda each: each["status"].get("readyReplicas") == 4, "all are ready"
-    )
-    for name, cost in zip(names, ("9", "10", "-1"), strict=False):
-        annotation = {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}}}
-        (await api.patch(f"{PODS.format(namespace)}/{name}", annotation)).ok()
     for count, going in ((3, names[2]), (2, names[3]), (1, names[0])):
         before = {each["metadata"]["name"] for each in await _pods(api, namespace, "web", count + 1)}
         (await api.patch(f"{REPLICA_SETS.format(namespace)}/web/scale", {"spec": {"replicas": count}})).ok()
@@ -115,10 +120,8 @@ async def test_a_deletion_cost_is_compared_as_a_number_and_silence_is_zero(api: 
 
 async def test_an_unready_pod_goes_before_a_cheap_one(api: Api, namespace: str, nodes) -> None:
     """Why the cost cannot save a spilled pod that is still starting: readiness counts first."""
-    pods = await _running(api, namespace, await nodes.add(), 2)
+    pods = await _running(api, namespace, await nodes.add(), 2, {0: "-100"})
     names = [each["metadata"]["name"] for each in pods]
-    cheap = {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-100"}}}
-    (await api.patch(f"{PODS.format(namespace)}/{names[0]}", cheap)).ok()
     await report(api, namespace, names[1], conditions=[{"type": "Ready", "status": "False"}])
     path = f"{REPLICA_SETS.format(namespace)}/web"
     await api.eventually(path, lambda each: each["status"].get("readyReplicas") == 1, "one is ready")
