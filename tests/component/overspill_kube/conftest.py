@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from overspill_kube.client import Client, connect
 from overspill_kube.outcomes import Done
-from overspill_kube.resources import NAMESPACES, PODS
+from overspill_kube.resources import CLUSTER_QUEUES, KUEUE_VERSIONS, NAMESPACES, PODS
 from overspill_kube.settings import KubeSettings, WatchTiming
 from overspill_service.crds import definitions
 from tests.support.cluster_choice import real_cluster
@@ -42,7 +42,9 @@ async def _install_crds(kubeconfig: Path) -> None:
             status, body = await client.raw("POST", path, body=crd)
             assert status in {201, 409}, body  # an existing cluster may have Kueue's own
             names, group = crd["spec"]["names"]["plural"], crd["spec"]["group"]
-            await eventually(lambda n=names, g=group: _is_served(client, f"/apis/{g}/v1beta2/{n}"))
+            for version in KUEUE_VERSIONS:
+                await eventually(lambda v=version, n=names, g=group: _is_served(client, f"/apis/{g}/{v}/{n}"))
+                await eventually(lambda v=version: client.served(CLUSTER_QUEUES, v))  # told of only then
 
 
 async def _is_served(client: Client, path: str) -> bool:

@@ -120,9 +120,17 @@ async def test_an_unknown_version_or_kind_is_not_found(api: Api) -> None:
 
 
 async def test_the_group_is_discovered(api: Api) -> None:
-    group = (await api.get("/apis/kueue.x-k8s.io")).ok()
-    assert {each["version"] for each in group["versions"]} == set(VERSIONS)
-    listed = (await api.get("/apis/kueue.x-k8s.io/v1beta2")).ok()
+    # A kind is served before it is told of.
+    await api.eventually(
+        "/apis/kueue.x-k8s.io",
+        lambda group: {each["version"] for each in group["versions"]} == set(VERSIONS),
+        "the group has both versions",
+    )
+    listed = await api.eventually(
+        "/apis/kueue.x-k8s.io/v1beta2",
+        lambda each: {"clusterqueues", "localqueues", "resourceflavors"} <= {one["name"] for one in each["resources"]},
+        "the version has all kinds",
+    )
     kinds = {each["name"]: (each["kind"], each["namespaced"]) for each in listed["resources"]}
     assert kinds["clusterqueues"] == ("ClusterQueue", False)
     assert kinds["localqueues"] == ("LocalQueue", True)

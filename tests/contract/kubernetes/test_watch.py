@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.contract.kubernetes.client import Api, Object
+from tests.contract.kubernetes.client import Api, Object, eventually
 from tests.contract.kubernetes.objects import CONFIG_MAPS, LOCAL_QUEUES, PODS, config_map, pod
 
 # The namespace's own (kube-root-ca.crt) is not of the test's making.
@@ -19,6 +19,12 @@ def _watched(name: str, data: dict[str, str] | None = None) -> Object:
 
 async def _version(api: Api, path: str) -> str:
     return (await api.get(path)).ok()["metadata"]["resourceVersion"]
+
+
+async def _heard(api: Api, path: str, name: str) -> None:
+    """Wait until the server's watches, which lag behind its store, have come to this object."""
+    async with api.watch(path, **OURS) as watch:
+        await watch.until("ADDED", name)
 
 
 async def test_from_a_version_on_every_change_comes_once_and_in_order(api: Api, namespace: str) -> None:
@@ -70,9 +76,7 @@ async def test_a_watch_from_no_version_begins_with_what_is_there(api: Api, names
     path = CONFIG_MAPS.format(namespace)
     for name in ("a", "b"):
         (await api.post(path, _watched(name))).ok()
-    # Version 0 may be answered from a cache that has yet to hear of the newest: seen by everybody first.
-    async with api.watch(path, resourceVersion="", **OURS) as settled:
-        await settled.until("ADDED", "b")
+    await _heard(api, path, "b")
     async with api.watch(path, resourceVersion=version, **OURS) as watch:
         first = [(await watch.next()) for _ in range(2)]
         assert {event["type"] for event in first} == {"ADDED"}
@@ -113,6 +117,7 @@ async def test_a_timeout_ends_the_stream_cleanly(api: Api, namespace: str) -> No
     path = CONFIG_MAPS.format(namespace)
     version = await _version(api, path)
     (await api.post(path, _watched("seen"))).ok()
+    await _heard(api, path, "seen")
     async with api.watch(path, resourceVersion=version, timeoutSeconds="1", **OURS) as watch:
         events = await watch.rest()
     assert [event["type"] for event in events] == ["ADDED"]
@@ -122,12 +127,15 @@ async def test_bookmarks_come_when_allowed_and_carry_only_a_version(api: Api, na
     path = CONFIG_MAPS.format(namespace)
     version = await _version(api, path)
     made = (await api.post(path, _watched("marked"))).ok()
-    # The real server sends one shortly before it ends a stream; a client may rely on no other.
-    async with api.watch(
-        path, resourceVersion=version, allowWatchBookmarks="true", timeoutSeconds="4", **OURS
-    ) as watch:
-        events = await watch.rest()
+    await _heard(api, path, "marked")
 
+    async def rest() -> list[Object]:
+        """All events; the real server sends a bookmark shortly before it ends a stream, unless it is late itself."""
+        asked = {"resourceVersion": version, "allowWatchBookmarks": "true", "timeoutSeconds": "4", **OURS}
+        async with api.watch(path, **asked) as watch:
+            return await watch.rest()
+
+    events = await eventually(rest, lambda each: len(each) > 1, "a bookmark")
     assert events[0]["type"] == "ADDED"
     bookmarks = [event for event in events if event["type"] == "BOOKMARK"]
     assert bookmarks
@@ -180,17 +188,22 @@ async def test_a_list_and_a_watch_from_it_miss_nothing(api: Api, namespace: str)
             if number % 3 == 0:
                 (await api.delete(f"{path}/{name}")).ok()
 
-    async with asyncio.TaskGroup() as writers:
-        for writer in range(3):
-            writers.create_task(write(writer))
+    async def write_all() -> None:
+        await asyncio.gather(*(write(writer) for writer in range(3)))
+        (await api.post(path, _watched("last"))).ok()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(write_all())
         listing = (await api.get(path, limit="5", **OURS)).ok()
         items, version = listing["items"], listing["metadata"]["resourceVersion"]
         while mark := listing["metadata"].get("continue"):
             listing = (await api.get(path, limit="5", **{"continue": mark}, **OURS)).ok()
             items += listing["items"]
         seen = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in items}
-        async with api.watch(path, resourceVersion=version, timeoutSeconds="5", **OURS) as watch:
-            events = await watch.rest()
+        async with api.watch(path, resourceVersion=version, **OURS) as watch:
+            events = [await watch.next()]
+            while events[-1]["object"]["metadata"]["name"] != "last":
+                events.append(await watch.next())
 
     for event in events:
         name, at = event["object"]["metadata"]["name"], event["object"]["metadata"]["resourceVersion"]
@@ -201,7 +214,7 @@ async def test_a_list_and_a_watch_from_it_miss_nothing(api: Api, namespace: str)
             seen[name] = at
     now = (await api.get(path, **OURS)).ok()["items"]
     assert seen == {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in now}
-    assert len(now) == 24
+    assert len(now) == 24 + 1
 
 
 async def test_a_watch_over_all_namespaces_sees_each(api: Api, namespace: str) -> None:
