@@ -13,6 +13,8 @@ from overspill_kube.resources import NAMESPACES
 from overspill_kube.settings import KubeSettings
 from tests.cluster.controlplane.start import control_plane
 
+pytestmark = pytest.mark.timeout(180)  # each starts a control plane
+
 
 @pytest.mark.cluster
 async def test_a_pods_own_token_is_used_and_read_again_when_it_is_refused(
