@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from overspill_providers.fake import FakeCloudProvider
 from overspill_providers.protocol import Provider
+from overspill_runtime.addresses import url_fault
 
 _SCHEMES = ("http", "https")
 _ACCEPTED = "NAME=http://HOST:PORT?token=TOKEN (or https), several separated by commas"
@@ -17,7 +18,7 @@ def build_providers(setting: str, *, timeout: float = 10.0) -> tuple[Provider, .
     """Providers named by `setting`, in its order; `timeout` is in seconds per call.
 
     Raises ValueError that names the entry and what is accepted: for an empty setting, a missing name, host or token, a
-    parameter or scheme that is not known, or a name given twice.
+    parameter, port or scheme that cannot be, or a name given twice.
     """
     entries = [entry.strip() for entry in setting.split(",") if entry.strip()]
     if not entries:
@@ -37,8 +38,10 @@ def _build(entry: str, *, position: int, timeout: float) -> tuple[str, Provider]
     where = f"providers: entry {position} ({name if separator else 'no name'})"
     if not separator or not name.replace("-", "").isalnum() or name != name.lower():
         raise ValueError(f"{where}: a name of lower-case letters, digits and '-' is needed; accepted: {_ACCEPTED}")
+    if (fault := url_fault(address.partition("?")[0])) is not None:
+        raise ValueError(f"{where}: {fault}; accepted: {_ACCEPTED}")
     parts = urlsplit(address)
-    if parts.scheme not in _SCHEMES or not parts.netloc:
+    if parts.scheme not in _SCHEMES:
         raise ValueError(f"{where}: scheme {parts.scheme!r} is not one of {', '.join(_SCHEMES)}; accepted: {_ACCEPTED}")
     parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
     token = parameters.pop("token", "")

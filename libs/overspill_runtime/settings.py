@@ -10,20 +10,20 @@ import os
 import re
 import socket
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
+
+from overspill_runtime.addresses import Listen, NatsUrl
 
 PREFIX: Final = "OVERSPILL_"
 SECRET: Final = Meta(extra={"secret": True})  # Annotated[str, SECRET]: never printed, never published
 _USERINFO: Final = re.compile(r"://[^/?#\s]*@")  # to the last @ before the path: passwords may hold one
 _BEFORE_AT: Final = re.compile(r"://.*@", re.DOTALL)  # of a value that is no URL: where its password ends is not known
-PORT_MAX: Final = 65535
 TYPO_LIKENESS: Final = 0.88  # difflib ratio from which an unknown common name counts as a misspelt one
 
 
@@ -64,52 +64,7 @@ def default_identity() -> str:
     return f"{socket.gethostname()}-{os.getpid()}"
 
 
-def checked(fault: Callable[[str], str | None], accepted: str) -> Meta:
-    """For Annotated text whose rules are more than a pattern: `fault` says what is wrong with it, `accepted` what is
-    right.
-    """
-    return Meta(extra={"fault": fault, "accepted": accepted})
-
-
-def _nats_fault(text: str) -> str | None:
-    """What keeps it from being addresses that can be connected to. Says nothing that may be a part of a password."""
-    for url in text.split(","):
-        try:
-            parts = urlsplit(url)
-        except ValueError:
-            return "that is no URL"
-        if "@" in url.partition("://")[2][len(parts.netloc) :]:
-            return "write / ? # of a password as %2F %3F %23"
-        if not parts.hostname:
-            return "a host is missing"
-        try:
-            possible = parts.port is None or parts.port > 0
-        except ValueError:
-            possible = False
-        if not possible:
-            return f"{parts.netloc.rpartition(':')[2]!r} is no port"
-    return None
-
-
-def _listen_fault(text: str) -> str | None:
-    port = text.rpartition(":")[2]
-    return None if int(port) <= PORT_MAX else f"{port!r} is no port"
-
-
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$")]
-NatsUrl = Annotated[
-    str,
-    Meta(pattern=r"^(nats|tls)://[^\s,]+(,(nats|tls)://[^\s,]+)*$"),
-    checked(
-        _nats_fault,
-        f"(nats|tls)://[USER:PASSWORD@]HOST[:PORT] with a port from 1 to {PORT_MAX}, several separated by commas",
-    ),
-]
-Listen = Annotated[
-    str,
-    Meta(pattern=r"^[^:\s]+:\d{1,5}$"),
-    checked(_listen_fault, f"text matching HOST:PORT with a port from 0 (any free one) to {PORT_MAX}"),
-]
 
 
 class CommonSettings(Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from overspill_events.names import GPU_RESOURCE
+from overspill_runtime.addresses import HttpUrl
 from overspill_runtime.settings import SECRET, CommonSettings, FieldError
 
 Seconds = Annotated[float, Meta(gt=0)]
@@ -16,7 +17,7 @@ class Settings(CommonSettings, frozen=True, kw_only=True):
     pool: Annotated[str, Meta(min_length=1)] = "default"  # name of what is sampled
     resource: Annotated[str, Meta(pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$")] = GPU_RESOURCE
     interval: Seconds = 15.0
-    prometheus_url: Annotated[str, Meta(pattern=r"^https?://\S+$")] | None = None
+    prometheus_url: HttpUrl | None = None
     prometheus_token: Annotated[str, SECRET] | None = None
     query: str | None = None  # PromQL that gives one number: free GPUs at home
     query_timeout: Seconds = 10.0

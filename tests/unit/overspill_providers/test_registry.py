@@ -7,7 +7,7 @@ from overspill_providers.registry import build_providers
 
 
 def test_several_providers_keep_their_order():
-    providers = build_providers("b=http://one:1?token=x, a=https://two/path?token=y")
+    providers = build_providers("b=http://one:1?token=x@x, a=https://two/path?token=y")
     assert [provider.name for provider in providers] == ["b", "a"]
 
 
@@ -18,7 +18,10 @@ def test_several_providers_keep_their_order():
         ("http://host?token=secret", "a name of lower-case letters"),
         ("Bad_Name=http://host?token=secret", "Bad_Name"),
         ("fake=ftp://host?token=secret", "'ftp'"),
-        ("fake=http://?token=secret", "accepted"),
+        ("fake=http://?token=secret", "a host is missing"),
+        ("fake=http://host:99999?token=secret", "'99999' is no port"),
+        ("fake=http://host:0?token=secret", "'0' is no port"),
+        ("fake=http://[::1?token=secret", "no URL"),
         ("fake=http://host", "no token"),
         ("fake=http://host?token=secret&region=x", "region"),
         ("fake=http://host?token=secret,fake=http://other?token=secret", "given twice"),

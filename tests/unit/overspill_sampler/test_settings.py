@@ -17,6 +17,8 @@ def test_url_and_query_come_together():
         read(PROMETHEUS_URL="http://p:9090")
     with pytest.raises(SettingsError, match="OVERSPILL_SAMPLER_PROMETHEUS_URL"):
         read(QUERY="sum(x)")
+    with pytest.raises(SettingsError, match=r"OVERSPILL_SAMPLER_PROMETHEUS_URL: .*with a port from 1 to 65535"):
+        read(PROMETHEUS_URL="http://p:99999", QUERY="sum(x)")
 
 
 @pytest.mark.parametrize("name", ["google.com/tpu", "nvidia.com/mig-1g.10gb", "nvidia.com/gpu"])
