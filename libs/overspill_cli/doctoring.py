@@ -14,12 +14,13 @@ from overspill_bus import ApiError, Bus, BusClosed, BusSettings, BusUnavailable
 from overspill_bus import connect as connect_bus
 from overspill_cli.clusters import Place
 from overspill_cli.findings import Finding, Health
-from overspill_cli.leading import LEADING, Seat, seats, vacancies
+from overspill_cli.leading import Seat, seats, vacancies
 from overspill_cli.operating import read_pauses
 from overspill_cli.output import Exit, Format, print_json, table
 from overspill_cli.policies import policies_finding
 from overspill_decider.override import Malformed, read_override
 from overspill_events import catalog, names
+from overspill_events.names import LEADING, SERVICES
 from overspill_events.subjects import subject_filter
 from overspill_kube.client import connect as connect_kube
 from overspill_kube.errors import ConfigError, KubeError, KubeUnavailable
@@ -33,7 +34,6 @@ from overspill_recorder.schema import LedgerError
 from overspill_runtime.clock import Clock, SystemClock
 from overspill_runtime.settings import CommonSettings, SettingsError, load, without_passwords
 
-SERVICES: Final = ("sampler", "decider", "evictor", "admitter", "bridge", "recorder")
 SILENT_AFTER: Final = timedelta(minutes=5)
 
 

@@ -11,12 +11,11 @@ from msgspec import Struct
 
 from overspill_cli.clusters import Place
 from overspill_events.moments import stamp
-from overspill_events.names import FIELD_MANAGER_PREFIX
+from overspill_events.names import FIELD_MANAGER_PREFIX, LEADING
 from overspill_kube.lease import RETRY_SHARE
 from overspill_kube.resources import LEASES
 from overspill_objects.coordination import Lease
 
-LEADING: Final = ("sampler", "decider", "evictor", "admitter", "bridge")  # the recorder needs no lease
 LOOK_SECONDS: Final = 0.5
 SHORTEST_LOOK_SECONDS: Final = 2.0
 RENEWALS: Final = 2  # that a leader would have made before it is believed to be none

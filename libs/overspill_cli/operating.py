@@ -10,7 +10,7 @@ from msgspec import Struct
 from overspill_bus import BusClosed, BusSettings, BusUnavailable
 from overspill_bus import connect as connect_bus
 from overspill_cli.clusters import Place, end_of, reach
-from overspill_cli.leading import LEADING, seats, vacancies
+from overspill_cli.leading import seats, vacancies
 from overspill_cli.narrating import narrate
 from overspill_cli.output import Exit, Format, UsageError, print_json
 from overspill_decider.override import ANNOTATIONS
@@ -24,6 +24,7 @@ from overspill_events.names import (
     GATE_BY_ANNOTATION,
     GATE_REASON_ANNOTATION,
     GATE_UNTIL_ANNOTATION,
+    LEADING,
     PART_OF,
     PART_OF_LABEL,
     VIRTUAL_LABEL,

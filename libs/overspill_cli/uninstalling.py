@@ -34,6 +34,7 @@ from overspill_events.names import (
     FIELD_MANAGER_PREFIX,
     PART_OF,
     PART_OF_LABEL,
+    SERVICES,
     VIRTUAL_LABEL,
 )
 from overspill_kube.client import PatchKind
@@ -48,7 +49,6 @@ from overspill_service.control import Pause
 
 REASON: Final = "uninstall"
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
-SERVICES: Final = ("sampler", "decider", "evictor", "admitter", "bridge", "recorder")
 NODE_LEASES: Final = "kube-node-lease"
 LOOK_SECONDS: Final = 1.0
 DECIDER_SECONDS: Final = 20.0  # for the decider to follow the order; then the gate is closed without it

@@ -6,7 +6,8 @@ Pure data and its parsing; it must not know how processes are started.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-SERVICES: Final = ("sampler", "decider", "evictor", "admitter", "bridge", "recorder")
+from overspill_events.names import SERVICES
+
 VIRTUAL_NODE: Final = "overspill-external"
 MAX_EXTERNAL_GPUS: Final = 300
 HOURS_PER_SECOND: Final = 0.1  # at the provider: a second of the demo is billed as six minutes

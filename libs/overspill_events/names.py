@@ -8,6 +8,10 @@ from typing import Final
 
 DOMAIN: Final = "overspill.dev"
 
+# The services: those that act, one leader each by its lease, and the recorder, which only listens.
+LEADING: Final = ("sampler", "decider", "evictor", "admitter", "bridge")
+SERVICES: Final = (*LEADING, "recorder")
+
 # Taints of a virtual node. The base and preference taints are always there; the switch taint is the gate.
 BASE_TAINT: Final = f"{DOMAIN}/external"
 PREFERENCE_TAINT: Final = f"{DOMAIN}/prefer-home"

@@ -20,6 +20,7 @@ from typing import Any, Final, Self
 from msgspec import Struct
 
 from overspill_bus.server import server_command
+from overspill_events.names import SERVICES
 from overspill_lab import kwok
 from overspill_lab.metrics.query import FREE_GPUS
 from overspill_lab.programs import Announces, Answers, Death, Listens, Program, Progress
@@ -28,7 +29,6 @@ from overspill_lab.supervisor import Supervisor
 CLUSTER: Final = "lab"
 PROVIDER: Final = "lab-cloud"
 LEDGER: Final = "ledger.db"  # in the lab's folder
-SERVICES: Final = ("sampler", "decider", "evictor", "admitter", "bridge", "recorder")
 # What must not leak from a person's shell into the lab: it would steer the services, or point them at a real cluster.
 FOREIGN: Final = ("OVERSPILL_", "KUBECONFIG")
 
@@ -151,7 +151,7 @@ class Lab:
             *control,
             await self._kubelets(ports[2]),
             self._part("metrics", *client, "--port", str(ports[1])),
-            *(self._service(name, port) for name, port in zip(self._services, ports[3:], strict=True)),
+            *(self._service(name, port) for name, port in zip(_recorder_first(self._services), ports[3:], strict=True)),
         )
 
     async def _kubelets(self, port: int) -> Program:
@@ -214,6 +214,11 @@ class Lab:
             "bridge": {"OVERSPILL_BRIDGE_PROVIDERS": self.environment["OVERSPILL_BRIDGE_PROVIDERS"]},
             "recorder": {"OVERSPILL_RECORDER_PATH": self.environment["OVERSPILL_RECORDER_PATH"]},
         }.get(name, {})
+
+
+def _recorder_first(services: Sequence[str]) -> list[str]:
+    """What is started last is stopped first: who listens must outlive those who say goodbye."""
+    return sorted(services, key=lambda name: name != "recorder")
 
 
 def clean_environment() -> dict[str, str]:

@@ -26,6 +26,7 @@ class Supervisor:
         self._folder = folder
         self._progress = progress
         self._kept: dict[str, _Kept] = {}
+        self._order: list[str] = []  # in which they were asked for: which process came up first is chance
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def __aenter__(self) -> Self:
@@ -60,6 +61,7 @@ class Supervisor:
         if program.name in self._kept:
             raise LabError(f"{program.name} was started already")
         self._tell(program, State.STARTING)
+        self._order.append(program.name)
         kept = self._kept[program.name] = _Kept(program, await launch(program, self.log_of(program.name)))
         try:
             announced = await asyncio.wait_for(kept.now.ready(), READY_WITHIN_S)
@@ -97,8 +99,10 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Stop every program, last started first, each within its time. Calling it again is harmless."""
-        while self._kept:
-            _, kept = self._kept.popitem()
+        while self._order:
+            kept = self._kept.pop(self._order.pop(), None)
+            if kept is None:
+                continue  # it could not be launched
             await kept.stop()
             self._tell(kept.program, State.STOPPED)
         self._failure.cancel()

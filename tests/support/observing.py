@@ -17,10 +17,11 @@ from overspill_bus import Bus
 from overspill_demo import objects
 from overspill_demo.arrangement import VIRTUAL_NODE
 from overspill_events.catalog import CapacitySampled, Event
+from overspill_events.names import SERVICES
 from overspill_events.subjects import STREAM_SUBJECTS
 from overspill_kube.client import Client
 from overspill_kube.resources import JOBS, NODES, PODS
-from overspill_lab.lab import CLUSTER, PROVIDER, SERVICES, Lab, clean_environment, free_ports
+from overspill_lab.lab import CLUSTER, PROVIDER, Lab, clean_environment, free_ports
 from overspill_lab.metrics.query import FREE_GPUS
 from overspill_lab.programs import Answers, Program
 from overspill_lab.supervisor import Supervisor

@@ -29,11 +29,12 @@ from overspill_demo.story import Story
 from overspill_demo.watching import Watch
 from overspill_events import names
 from overspill_events.catalog import AdmissionDeferred
+from overspill_events.names import SERVICES
 from overspill_events.reasons import DeferReason
 from overspill_events.subjects import STREAM_SUBJECTS
 from overspill_kube.client import Client, PatchKind
 from overspill_kube.resources import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, NODES, PODS, SECRETS, Resource
-from overspill_lab.lab import CLUSTER, PROVIDER, SERVICES, Cluster, Lab, clean_environment
+from overspill_lab.lab import CLUSTER, PROVIDER, Cluster, Lab, clean_environment
 from overspill_objects.core import Node
 from overspill_runtime.clock import SystemClock
 from overspill_service.control import Pause, entry_of

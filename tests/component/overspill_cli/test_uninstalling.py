@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from overspill_events.names import (
     ADMISSION_GATE,
     BASE_TAINT,
@@ -22,6 +24,8 @@ from tests.support.bridge_place import NODE, Place, bridge_place
 from tests.support.cloud import cloud
 from tests.support.commands import overspill
 from tests.support.house import house
+
+pytestmark = pytest.mark.timeout(240)  # a decider and leases that nobody gives back are waited for
 
 
 async def uninstall(place: Place, *arguments: str) -> tuple[int, str, str]:

@@ -62,6 +62,14 @@ async def test_a_program_is_ready_when_it_says_so(supervisor: Supervisor, seen: 
     assert seen.states("one") == [State.STARTING, State.READY]
 
 
+async def test_what_was_asked_for_last_stops_first(tmp_path: Path, seen: Seen) -> None:
+    """Whichever of several that start together comes up first."""
+    names = ["one", "two", "three", "four"]
+    async with Supervisor(tmp_path, progress=seen.append) as supervisor:
+        await asyncio.gather(*(supervisor.start(python(name, FOREVER)) for name in names))
+    assert [one.name for one in seen if one.state is State.STOPPED] == names[::-1]
+
+
 async def test_output_and_errors_go_to_the_log(supervisor: Supervisor) -> None:
     talk = FOREVER.replace("time.sleep", "print('said', flush=True); sys.stderr.write('complained\\n'); time.sleep")
     await supervisor.start(python("one", talk))

@@ -4,10 +4,11 @@ import msgspec
 import pytest
 
 from overspill_admitter.service import LEASE as ADMITTER
-from overspill_cli.doctoring import SERVICES, service_finding
+from overspill_cli.doctoring import service_finding
 from overspill_cli.findings import Finding, Health
-from overspill_cli.leading import LEADING, Seat, _of, vacancies
+from overspill_cli.leading import Seat, _of, vacancies
 from overspill_decider.service import LEASE as DECIDER
+from overspill_events.names import LEADING, SERVICES
 from overspill_evictor.service import LEASE as EVICTOR
 from overspill_objects.apps import Deployment
 from overspill_sampler.service import LEASE as SAMPLER

@@ -2,7 +2,8 @@
 
 import pytest
 
-from overspill_demo.arrangement import ARRANGEMENT, SERVICES, ArrangementError, arranged
+from overspill_demo.arrangement import ARRANGEMENT, ArrangementError, arranged
+from overspill_events.names import SERVICES
 
 
 def test_every_service_is_arranged():
