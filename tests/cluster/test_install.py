@@ -16,11 +16,11 @@ import yaml
 from overspill_bus.permissions import users
 from overspill_service import credentials
 from tests.cluster.controlplane.start import ControlPlane, control_plane
-from tests.contract.kubernetes.client import Api, Object, endpoint_of
+from tests.contract.kubernetes.client import Api, Object, endpoint_of, eventually
 from tests.support.deployed import SYSTEM, apply, client_as, endpoint_as, kubectl, render
 from tests.support.manifests import DEPLOY, INSTALL, name_of
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 # kubectl apply -k applies from the client's side. `before-1.36` is production with less, see below.
 WAYS = [("production", "client"), ("production", "server"), ("local", "client")]
@@ -64,7 +64,6 @@ async def test_install_yaml_is_what_kustomize_renders() -> None:
     assert body == await render(DEPLOY), "render it anew: (head -1 deploy/install.yaml; kubectl kustomize deploy)"
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(("overlay", "way"), WAYS)
 async def test_applied_twice_it_changes_nothing(plane: ControlPlane, tmp_path: Path, overlay: str, way: str) -> None:
     file, wanted = await rendered(DEPLOY / "overlays" / overlay, tmp_path / "all.yaml")
@@ -87,7 +86,6 @@ async def test_applied_twice_it_changes_nothing(plane: ControlPlane, tmp_path: P
     assert after == before
 
 
-@pytest.mark.timeout(180)
 async def test_three_nats_servers(plane: ControlPlane, tmp_path: Path) -> None:
     """An installation with one becomes one with three by the component, nothing is to be deleted."""
     single, _ = await rendered(DEPLOY, tmp_path / "one.yaml")
@@ -130,6 +128,13 @@ async def test_the_credentials_job_makes_what_is_missing_and_keeps_the_rest(
     await apply(plane, INSTALL)
     secrets = f"{SYSTEM}/secrets"
     everybody = [f"overspill-nats-{user.name}" for user in users()]
+    async with Api(await endpoint_as(plane, "overspill-credentials")) as job:
+        # The server takes roles up by itself.
+        await eventually(
+            lambda: job.post(secrets, {"metadata": {"name": everybody[0]}}, dryRun="All"),
+            lambda reply: reply.status == 201,
+            "the rights of the Job hold",
+        )
     async with client_as(plane, "overspill-credentials", tmp_path) as client:
         assert await credentials.ensure(client, "overspill-system") == dict.fromkeys(everybody, True)
         before = {name: (await admin.get(f"{secrets}/{name}")).ok() for name in everybody}

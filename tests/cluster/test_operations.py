@@ -29,6 +29,7 @@ from overspill_events.reasons import GateReason, Verdict
 from overspill_kube.client import Client, PatchKind
 from overspill_kube.client import connect as connect_kube
 from overspill_kube.effects import annotate_node
+from overspill_kube.grants import Permission
 from overspill_kube.outcomes import Done
 from overspill_kube.resources import NODES
 from overspill_kube.settings import KubeSettings
@@ -40,7 +41,7 @@ from overspill_service import serve
 from tests.cluster.controlplane.start import control_plane
 from tests.support.commands import overspill
 from tests.support.house import eventually, running
-from tests.support.installed import install
+from tests.support.installed import holds, install
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 NODE = "overspill"
@@ -189,6 +190,12 @@ async def test_a_decider_that_may_not_read_the_pauses_holds_still(yard: Yard) ->
         "rules": [*withdrawn["rules"], {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]
     }
     await _patch(yard.admin, ROLE, withdrawn)
+    right = Permission(namespace=SYSTEM_NAMESPACE, group="", resource="configmaps", name="", verb="list")
+
+    async def is_withdrawn() -> bool:
+        return not await holds(yard.admin, SERVICE, right)
+
+    await eventually(is_withdrawn)  # the server takes roles up by itself
     await yard.command("gate", "open", NODE)
     async with yard.decider() as process:
 

@@ -68,7 +68,7 @@ async def install(plane: ControlPlane, admin: Client, folder: Path) -> Installat
     async with asyncio.timeout(WITHIN_S):
         for service, rights in installation.rights.items():
             for right in sorted(rights):
-                while not await _holds(admin, service, right):  # noqa: ASYNC110  the server takes roles up by itself
+                while not await holds(admin, service, right):  # noqa: ASYNC110  the server takes roles up by itself
                     await asyncio.sleep(0.1)
     return installation
 
@@ -85,7 +85,7 @@ def _write_kubeconfig(plane: ControlPlane, endpoint: Endpoint, path: Path) -> No
     path.chmod(0o600)
 
 
-async def _holds(admin: Client, service: str, right: Permission) -> bool:
+async def holds(admin: Client, service: str, right: Permission) -> bool:
     """Whether the API server grants it by now."""
     resource, _, subresource = right.resource.partition("/")
     about = {
