@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,18 +93,28 @@ async def asked(url: str, query: str, **more: str) -> tuple[int, dict[str, Any]]
 async def until(url: str, query: str, holds: Callable[[Reading], bool], *, stale_after: float = 150.0) -> Reading:
     """Ask until the reading is as described."""
 
-    async def look() -> Reading | None:
-        reading = await read(url, query, stale_after=stale_after)
-        return reading if holds(reading) else None
+    last: Reading | None = None
 
-    found = await eventually(look, describe=query)
-    assert isinstance(found, Reading)
-    return found
+    async def holding() -> bool:
+        nonlocal last
+        last = await read(url, query, stale_after=stale_after)
+        return holds(last)
+
+    try:
+        await eventually(holding, describe=query)
+    except AssertionError as error:
+        raise AssertionError(f"{error}; read: {last}") from None
+    assert last is not None
+    return last
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def url() -> AsyncIterator[str]:
-    """A real server that has scraped `SERIES`, many series of one name, and a sample that was old already."""
+    """A real server that scrapes `SERIES`, many series of one name, and a sample that was old already.
+
+    Four times a second, from this process: when that stands still, a series ends and begins anew. So what depends on a
+    series is waited for.
+    """
     bulk = "# TYPE bulk gauge\n" + "".join(f'bulk{{n="{n}"}} {n}\n' for n in range(BULK))
     old = f"# TYPE old gauge\nold 5 {(time.time() - OLD_S) * 1000:.0f}\n"
     async with target(SERIES + bulk + old) as scraped, starter.prometheus({"test": scraped}) as server:
@@ -117,7 +127,7 @@ async def url() -> AsyncIterator[str]:
     [("one", 7), ("sum(few)", 3), ("scalar(one)", 7), ("0.25", 0.25), ("one - 7", 0), ("one == 7", 7)],
 )
 async def test_one_number_is_a_number(url: str, query: str, free: float) -> None:
-    reading = await read(url, query)
+    reading = await until(url, query, lambda reading: reading.free is not None)
     assert (reading.free, reading.unknown, reading.detail) == (free, None, "")
 
 
@@ -143,7 +153,7 @@ async def test_one_number_is_a_number(url: str, query: str, free: float) -> None
     ],
 )
 async def test_everything_else_is_unknown_with_its_cause(url: str, query: str, cause: UnknownCause, said: str) -> None:
-    reading = await read(url, query)
+    reading = await until(url, query, lambda reading: reading.unknown == cause)
     assert (reading.unknown, reading.free) == (cause, None), reading
     assert said in reading.detail
 
@@ -153,20 +163,21 @@ async def test_an_info_is_a_remark_and_the_number_stands(url: str) -> None:
     query = "sum(one) + sum(rate(one[1m]))"
     _, answer = await asked(url, query)
     assert "warnings" not in answer
-    reading = await read(url, query)
+    reading = await until(url, query, lambda reading: reading.free is not None)
     assert (reading.free, reading.unknown) == (7, None)
     assert reading.detail.startswith("PromQL info: metric might not be a counter")
 
 
 async def test_an_answer_too_large_for_one_number_is_refused(url: str) -> None:
     wide = "x" * (2 * LARGEST_ANSWER // BULK)
-    reading = await read(url, f'label_replace(bulk, "wide", "{wide}", "", "")')
+    query = f'label_replace(bulk, "wide", "{wide}", "", "")'
+    reading = await until(url, query, lambda reading: reading.unknown is not UnknownCause.NO_SERIES)
     assert (reading.unknown, reading.free) == (UnknownCause.REFUSED, None)
     assert f"more than {LARGEST_ANSWER} bytes" in reading.detail
 
 
 async def test_a_time_limit_may_have_a_fraction(url: str) -> None:
-    assert (await read(url, "one", timeout=20.5)).free == 7
+    assert (await read(url, "7", timeout=20.5)).free == 7
     status, answer = await asked(url, "one", timeout="20.5s")
     assert (status, answer["errorType"]) == (400, "bad_data"), "why the limit is sent without a unit"
 
@@ -253,8 +264,8 @@ async def test_the_labs_numbers_are_the_real_ones(tmp_path: Path) -> None:
         await home.pod("least", 4, on="n2", priorityClassName="low")
         await home.pod("most", 1, on="n2", priorityClassName="high")
         await both(8, 12)
-        _, exposed = await asked(real, "overspill_lab_gpus_free")
-        assert [series["value"][1] for series in exposed["data"]["result"]] == ["8"]
+        reading = await until(real, "overspill_lab_gpus_free", lambda reading: reading.free is not None)
+        assert reading.free == 8
 
         env = {"OVERSPILL_SAMPLER_INTERVAL": "0.2", "OVERSPILL_SAMPLER_QUERY_TIMEOUT": "9.5"}
         env |= {"OVERSPILL_SAMPLER_PROMETHEUS_URL": real, "OVERSPILL_SAMPLER_QUERY": FREE_GPUS}
@@ -278,6 +289,19 @@ def shape(value: Any) -> Any:
     if isinstance(value, list):
         return [shape(inner) for inner in value[:1]]
     return "number" if isinstance(value, (int, float)) else type(value).__name__
+
+
+async def same(real: Callable[[], Awaitable[Any]], expected: Any) -> None:
+    """The real server answers so, at the latest when it has scraped again."""
+    seen: list[Any] = []
+
+    async def is_same() -> bool:
+        seen.append(await real())
+        return seen[-1] == expected
+
+    with contextlib.suppress(AssertionError):
+        await eventually(is_same)
+    assert seen[-1] == expected
 
 
 def _warns(script: ScriptedPrometheus) -> None:
@@ -306,9 +330,13 @@ async def test_the_scripted_answers_have_the_real_shapes(
 ) -> None:
     async with scripted_prometheus() as script:
         scripted(script)
-        (real_status, real), (status, ours) = await asked(url, query), await asked(script.url, query)
-        assert (status, shape(ours)) == (real_status, shape(real))
-        assert ours.get("errorType") == real.get("errorType")
+        status, ours = await asked(script.url, query)
+
+        async def real() -> tuple[Any, ...]:
+            real_status, answer = await asked(url, query)
+            return real_status, shape(answer), answer.get("errorType")
+
+        await same(real, (status, shape(ours), ours.get("errorType")))
 
 
 async def test_the_lab_refuses_as_the_real_one_does(url: str, tmp_path: Path) -> None:
@@ -320,8 +348,12 @@ async def test_the_lab_refuses_as_the_real_one_does(url: str, tmp_path: Path) ->
         for query, more in (("sum(", {}), ("", {}), (FREE_GPUS, {"time": "yesterday"})):
             (real_status, real), (status, ours) = await asked(url, query, **more), await asked(lab, query, **more)
             assert (status, shape(ours), ours["errorType"]) == (real_status, shape(real), real["errorType"])
-        (_, real), (_, ours) = await asked(url, "sum(one)"), await asked(lab, FREE_GPUS)
-        assert shape(ours) == shape(real)
+        _, ours = await asked(lab, FREE_GPUS)
+
+        async def real_shape() -> Any:
+            return shape((await asked(url, "sum(one)"))[1])
+
+        await same(real_shape, shape(ours))
         assert [series["metric"] for series in ours["data"]["result"]] == [{}]
 
 
