@@ -19,10 +19,10 @@ import pytest_asyncio
 from tests.cluster.controlplane.build import binaries
 from tests.contract.kubernetes.client import Api, Endpoint, Object, eventually
 from tests.contract.kubernetes.conftest import api, endpoint, lab_part, namespace
-from tests.contract.kubernetes.objects import BUDGETS, NODES, PODS, budget, kill, unique
+from tests.contract.kubernetes.objects import BUDGETS, NODES, PODS, budget, kill, scheduler_knows, unique
 
 __all__ = ["api", "endpoint", "namespace"]
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]  # kubectl is called a dozen times and more
 
 LAB_ALONE = pytest.mark.parametrize("endpoint", ["lab"], indirect=True)
 ON_LAB_NODES = {"app.kubernetes.io/managed-by": "overspill-lab"}
@@ -201,6 +201,8 @@ async def test_delete_waits_until_the_object_is_gone(kubectl: Kubectl) -> None:
     name = min(before)
     assert f'pod "{name}" deleted' in (await kubectl("delete", "pod", name, "--timeout=45s")).ok()
     assert "not found" in (await kubectl("get", "pod", name)).failed()
+    # Only of dependents that it has heard of can the collector know to wait for them.
+    (await kubectl("rollout", "status", "deployment/web", "--timeout=45s")).ok()
     (await kubectl("delete", "deployment", "web", "--cascade=foreground", "--timeout=45s")).ok()
     assert (await kubectl.json("get", "deployments,rs,pods"))["items"] == []
     assert "not found" in (await kubectl("delete", "deployment", "web")).failed()
@@ -237,9 +239,10 @@ async def test_rollouts_restart_pause_and_go_back(kubectl: Kubectl) -> None:
     (await kubectl("wait", "--for=condition=Available", "deployment/web", "--timeout=45s")).ok()
 
 
-async def test_cordon_keeps_pods_off_a_node(kubectl: Kubectl, machines: list[str]) -> None:
+async def test_cordon_keeps_pods_off_a_node(api: Api, kubectl: Kubectl, machines: list[str], namespace: str) -> None:
     assert f"node/{machines[0]} cordoned" in (await kubectl("cordon", machines[0])).ok()
     assert "Ready,SchedulingDisabled" in (await kubectl("get", "node", machines[0])).ok()
+    await scheduler_knows(api, namespace, machines[0])
     await _rolled_out(kubectl, replicas=4)
     assert {each["spec"]["nodeName"] for each in await _pods(kubectl)} == {machines[1]}
     (await kubectl("uncordon", machines[0])).ok()
@@ -250,6 +253,7 @@ async def test_drain_moves_pods_as_their_budget_allows(
     api: Api, kubectl: Kubectl, machines: list[str], namespace: str
 ) -> None:
     (await kubectl("cordon", machines[1])).ok()
+    await scheduler_knows(api, namespace, machines[1])
     await _rolled_out(kubectl, replicas=3)
     (await kubectl("uncordon", machines[1])).ok()
     (await api.post(BUDGETS.format(namespace), budget("keep", {"app": "web"}, minAvailable=2))).ok()
@@ -258,6 +262,9 @@ async def test_drain_moves_pods_as_their_budget_allows(
         lambda seen: seen["status"].get("disruptionsAllowed") == 1,
         "the budget allows one",
     )
+    # Draining cordons by itself, and a moment later the first pod is made again, maybe before the scheduler knows.
+    (await kubectl("cordon", machines[0])).ok()
+    await scheduler_knows(api, namespace, machines[0])
     out = (await kubectl("drain", machines[0], "--ignore-daemonsets", "--timeout=60s")).ok()
     assert f"node/{machines[0]} drained" in out
     (await kubectl("rollout", "status", "deployment/web", "--timeout=45s")).ok()
@@ -268,6 +275,7 @@ async def test_drain_gives_up_where_no_budget_allows_it(
     api: Api, kubectl: Kubectl, machines: list[str], namespace: str
 ) -> None:
     (await kubectl("cordon", machines[1])).ok()
+    await scheduler_knows(api, namespace, machines[1])
     await _rolled_out(kubectl, replicas=1)
     (await api.post(BUDGETS.format(namespace), budget("keep", {"app": "web"}, minAvailable=1))).ok()
     words = (await kubectl("drain", machines[0], "--ignore-daemonsets", "--timeout=7s")).failed()
