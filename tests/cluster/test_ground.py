@@ -104,7 +104,7 @@ async def test_a_namespace_that_is_somebodys_is_refused(kube: Client, name: str)
 async def test_a_demo_that_is_going_on_is_not_removed(kube: Client):
     """Its services renew their leases; a second demo must not clear the first one away."""
     await prepare(kube)
-    spec = {"holderIdentity": "lab-bridge", "leaseDurationSeconds": 2, "renewTime": "2026-01-01T00:00:00.000000Z"}
+    spec = {"holderIdentity": "lab-bridge", "leaseDurationSeconds": 6, "renewTime": "2026-01-01T00:00:00.000000Z"}
     await created(kube, LEASES, {"metadata": {"name": "overspill-bridge"}, "spec": spec}, SYSTEM_NAMESPACE)
 
     async def renew() -> None:
