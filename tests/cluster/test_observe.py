@@ -46,6 +46,8 @@ from overspill_kube.settings import KubeSettings
 from overspill_lab.lab import CLUSTER, PROVIDER, Cluster, Lab
 from overspill_runtime.clock import SystemClock
 from tests.cluster.controlplane.start import control_plane
+from tests.contract.kubernetes.client import Api, endpoint_of
+from tests.contract.kubernetes.objects import scheduler_knows
 from tests.support.cloud import FAST, Cloud
 from tests.support.installed import install, installed_nats
 from tests.support.kube_place import done
@@ -215,6 +217,9 @@ async def _new_situation(site: Site) -> None:
     # For the decider: the gate is closed by hand, and home is full. For the bridge: a permanent taint is gone.
     taints = [{"key": names.SWITCH_TAINT, "value": "true", "effect": names.NO_SCHEDULE}]
     done(await admin.patch(NODES, VIRTUAL_NODE, {"spec": {"taints": taints}}, kind=PatchKind.MERGE))
+    # What takes the place of the pod that is deleted next must find it closed.
+    async with Api(endpoint_of(site.lab.kubeconfig)) as api:
+        await scheduler_knows(api, objects.INFERENCE_NAMESPACE, VIRTUAL_NODE)
     # For the bridge: a pod to end, one whose instance has ended, one without an instance, and an instance without a pod.
     done(await admin.delete(PODS, pods[0].metadata.name, objects.INFERENCE_NAMESPACE))
     await site.cloud.end(pods[1].metadata.annotations[names.INSTANCE_ANNOTATION], "preempted")

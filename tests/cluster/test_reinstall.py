@@ -132,7 +132,7 @@ async def test_a_new_installation_takes_over_what_the_deleted_one_left(site: Sit
         await site.remove()
 
         async def stood_down() -> bool:
-            return '"leadership-lost"' in place.log()
+            return place.has_logged('"leadership-lost"')
 
         await place.eventually(stood_down)
         await site.untouched(instances)

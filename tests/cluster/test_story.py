@@ -15,7 +15,7 @@ from overspill_kube.resources import NODES
 from overspill_kube.settings import KubeSettings
 from tests.cluster.controlplane.build import kwok
 from tests.support.cluster_choice import real_cluster
-from tests.support.stories import performed
+from tests.support.stories import patient_scenario, performed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.story, pytest.mark.timeout(600)]
 
@@ -32,7 +32,8 @@ async def test_the_story_on_a_real_control_plane(tmp_path: Path, kubeconfig: Pat
     """Overflow and return: exit 0, one opening, one closing, nothing orphaned, nothing twice, nothing left behind."""
     player = [f"--kwok={await asyncio.to_thread(kwok)}"] if nodes == "KWOK" else []
     context = context_of(KubeSettings(kubeconfig=str(kubeconfig)))  # the tests were told that they may change it
-    async with performed(tmp_path, f"--kubeconfig={kubeconfig}", f"--allow-context={context}", *player) as demo:
+    options = (f"--kubeconfig={kubeconfig}", f"--allow-context={context}", *player)
+    async with performed(tmp_path, *options, scenario=patient_scenario()) as demo:
         code, words, summary = await demo.ended()
     assert code == 0, f"{words}\n{demo.told}"
     assert all(invariant["ok"] for invariant in summary["invariants"])

@@ -93,6 +93,10 @@ class Place:
         """What the bridge has written, for the message of a test that fails."""
         return (self._folder / "bridge.log").read_text()[-6000:]
 
+    def has_logged(self, words: str) -> bool:
+        """Whether the bridge has written this, however long ago."""
+        return words in (self._folder / "bridge.log").read_text()
+
     async def pod(self, name: str, *, gpus: int = 1, spillable: bool = True, **more: Any) -> Pod:
         """A pod bound to the virtual node; `annotations`, `labels`, `env` and fields of its spec."""
         labels = {SPILLABLE_LABEL: "true"} if spillable else {}

@@ -40,7 +40,7 @@ from overspill_runtime.clock import SystemClock
 from overspill_service.control import Pause, entry_of
 from tests.support.installed import Installation, Nats
 from tests.support.kube_place import done
-from tests.support.stories import SETTINGS, SHAPE, small_scenario
+from tests.support.stories import SETTINGS, patient_scenario
 
 WITHIN_S: Final = 150.0  # each step; the machine may be busy with others
 FULL: Final = 0.1
@@ -49,7 +49,7 @@ WEB: Final = "environment"
 
 async def perform(kubeconfig: Path, admin: Client, installation: Installation, nats: Nats, folder: Path) -> None:
     """The whole performance. Raises AssertionError for a promise that was broken or a step that did not come."""
-    scenario = patient_scenario()
+    scenario = msgspec.convert(patient_scenario(), Scenario)
     async with contextlib.AsyncExitStack() as stack:
         lab = await stack.enter_async_context(
             Lab(
@@ -76,12 +76,6 @@ async def perform(kubeconfig: Path, admin: Client, installation: Installation, n
         await _doctor_is_content(lab, nats)
         await epilogue.damaged_node()
         await epilogue.lost_node()
-
-
-def patient_scenario() -> Scenario:
-    """The small scenario for a machine of any speed: home stays full until the gate has opened and pods overflowed."""
-    jobs = [{"name": f"research-{number}", "shape": SHAPE, "run_seconds": 20} for number in range(22)]
-    return msgspec.convert(small_scenario() | {"research": jobs}, Scenario)
 
 
 def settings(installation: Installation, nats: Nats) -> Mapping[str, Mapping[str, str]]:

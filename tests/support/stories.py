@@ -36,6 +36,12 @@ def small_scenario() -> dict[str, Any]:
     }
 
 
+def patient_scenario() -> dict[str, Any]:
+    """The same for a machine of any speed: home stays full until the gate has opened and pods overflowed."""
+    jobs = [{"name": f"research-{number}", "shape": SHAPE, "run_seconds": 20} for number in range(22)]
+    return small_scenario() | {"research": jobs}
+
+
 class Performance:
     """A running `overspill demo` as a user would see it: output, exit code and the JSON it writes."""
 
@@ -62,17 +68,19 @@ class Performance:
 
 
 @asynccontextmanager
-async def performed(tmp_path: Path, *arguments: str) -> AsyncIterator[Performance]:
-    """Start `overspill demo` with the small scenario; it is ended with the block."""
-    scenario, summary = tmp_path / "scenario.json", tmp_path / "summary.json"
-    scenario.write_text(json.dumps(small_scenario()))
+async def performed(
+    tmp_path: Path, *arguments: str, scenario: dict[str, Any] | None = None
+) -> AsyncIterator[Performance]:
+    """Start `overspill demo` with this scenario, otherwise the small one; it is ended with the block."""
+    file, summary = tmp_path / "scenario.json", tmp_path / "summary.json"
+    file.write_text(json.dumps(scenario or small_scenario()))
     options = [f"--setting={setting}" for setting in SETTINGS]
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "overspill_cli",
         "demo",
-        f"--scenario={scenario}",
+        f"--scenario={file}",
         f"--json={summary}",
         f"--folder={tmp_path / 'lab'}",
         *options,
