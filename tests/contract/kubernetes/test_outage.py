@@ -229,26 +229,43 @@ async def test_where_every_node_is_silent_no_pod_has_to_go(api: Api, namespace: 
     """Then it is more likely the controller that hears nothing: nodes are marked, and nobody is sent away.
 
     It looks once a second, so that one node may be missed a look before the other: the pod's countdown then runs until
-    both are. Its patience is longer than that, and shorter than the test waits.
+    both are. Its patience is longer than that, and shorter than the test waits. The real controller may have a mark for
+    the eviction of pods under way while it thinks better of it, and then leaves it on the node (seen on 1.37.2): such an
+    outage is ended, and another one begun.
     """
     patience_s = 8
-    path = await _running(api, namespace, nodes.names[0], "short", patience_s)
-    for bridge in bridges:
-        await bridge.stop()
-    for name in nodes.names:
-        await api.eventually(
-            f"{NODES}/{name}", lambda seen: _condition(seen, "Ready")["status"] == "Unknown", f"{name} is missed"
-        )
-        await api.eventually(
-            f"{NODES}/{name}",
-            lambda seen: (
-                [(each["key"], each["effect"]) for each in seen["spec"].get("taints", [])]
-                == [(UNREACHABLE, "NoSchedule")]
-            ),
-            f"{name} takes nobody new",
-        )
-    await asyncio.sleep(patience_s + 2 * QUIET_S)
+    for attempt in range(3):
+        path = await _running(api, namespace, nodes.names[0], f"short-{attempt}", patience_s)
+        for bridge in bridges:
+            await bridge.stop()
+        if await _closed_and_nothing_else(api, nodes.names):
+            await asyncio.sleep(patience_s + 2 * QUIET_S)
+            if await _closed_and_nothing_else(api, nodes.names):
+                break
+        for bridge, name in zip(bridges, nodes.names, strict=True):
+            await bridge.start()
+            await api.eventually(f"{NODES}/{name}", lambda seen: not seen["spec"].get("taints"), f"{name} is back")
+    else:
+        pytest.fail("nodes were marked for the eviction of their pods each time")
     await _stays(api, path)
 
     await bridges[1].start()  # one is heard again: now the other is really missed
     await _leaves(api, path)
+
+
+async def _closed_and_nothing_else(api: Api, names: list[str]) -> bool:
+    """Whether all these nodes come to take nobody new, and send nobody away."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(20):
+            for name in names:
+                await api.eventually(
+                    f"{NODES}/{name}",
+                    lambda seen: (
+                        _condition(seen, "Ready")["status"] == "Unknown"
+                        and [(each["key"], each["effect"]) for each in seen["spec"].get("taints", [])]
+                        == [(UNREACHABLE, "NoSchedule")]
+                    ),
+                    f"{name} takes nobody new",
+                )
+            return True
+    return False
