@@ -80,20 +80,7 @@ async def test_it_refuses_while_an_instance_lives_and_then_leaves_nothing(tmp_pa
         await set_taints(
             place.client, NODE, remove=[Taint(key=SWITCH_TAINT, effect=NO_SCHEDULE)], expect_uid=node.metadata.uid
         )
-        code, plan, err = await uninstall(place, "--dry-run")
-        assert code == 0, err
-        for line in (
-            f"close the gate of {NODE}\n", "bring pod default/web away", "remove the gate of pod default/gated",
-            "unsuspend job default/queued", "remove our taints from node home", f"delete virtual node {NODE}",
-            "delete lease overspill-system/overspill-bridge-overspill", "wait for the end of instance",
-        ):  # fmt: skip
-            assert line in plan, (line, plan)
-        assert "default/own" not in plan
-        code, again, err = await uninstall(place)
-        assert code == 2
-        assert "--yes" in err
-        assert again == plan
-        assert await place.client.get(CONFIG_MAPS, CONTROL_CONFIG_MAP, SYSTEM_NAMESPACE) is None, "nothing was changed"
+        await the_plan_is_told(place)
 
         code, out, err = await uninstall(place, "--yes", "--timeout", "25s")
         assert code == 1, (out, err)
@@ -129,6 +116,24 @@ async def test_it_refuses_while_an_instance_lives_and_then_leaves_nothing(tmp_pa
         assert not (await place.client.list(LEASES, namespace=SYSTEM_NAMESPACE)).items
         code, out, err = await uninstall(place, "--yes")
         assert (code, out, err) == (0, "nothing of Overspill is left in this cluster or at its providers\n", "")
+
+
+async def the_plan_is_told(place: Place) -> None:
+    """By a dry run, and where --yes is missing; neither changes anything."""
+    code, plan, err = await uninstall(place, "--dry-run")
+    assert code == 0, err
+    for line in (
+        f"close the gate of {NODE}\n", "bring pod default/web away", "remove the gate of pod default/gated",
+        "unsuspend job default/queued", "remove our taints from node home", f"delete virtual node {NODE}",
+        "delete lease overspill-system/overspill-bridge-overspill", "wait for the end of instance",
+    ):  # fmt: skip
+        assert line in plan, (line, plan)
+    assert "default/own" not in plan
+    code, again, err = await uninstall(place)
+    assert code == 2
+    assert "--yes" in err
+    assert again == plan
+    assert await place.client.get(CONFIG_MAPS, CONTROL_CONFIG_MAP, SYSTEM_NAMESPACE) is None, "nothing was changed"
 
 
 async def nothing_was_taken_away(place: Place) -> None:
