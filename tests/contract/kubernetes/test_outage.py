@@ -1,8 +1,9 @@
 """A node whose kubelet (or bridge) is down: what becomes of it and of its pods, and that a long toleration saves them.
 
 The waiting times of a real cluster (50 s until a node is missed, 300 s that pods are given then) are shortened on both
-sides: 8 s, enough for a machine that stands still for a while, and what each pod here tolerates. One other node always goes on renewing its lease: where every node of a
-cluster is silent, the real controller holds still, since then it is more likely deaf itself.
+sides: 8 s, enough for a machine that stands still for a while, and what each pod here tolerates. One other node always
+goes on renewing its lease: where every node of a cluster is silent, the real controller holds still, since then it is
+more likely deaf itself.
 """
 
 from __future__ import annotations
