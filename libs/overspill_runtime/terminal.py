@@ -1,17 +1,17 @@
 """Text on a terminal: broken between words, because a terminal breaks wherever its line ends.
 
 What a person copies stays whole: a word that is longer than a line, and a command in backticks, are left for the
-terminal to break, which joins them again when they are copied.
+terminal to break, which joins them again when they are copied. Not for services: it needs the extra `cli`.
 """
 
 import os
 import re
-import unicodedata
 from collections.abc import Iterator
 from typing import Final, TextIO
 
+from rich.cells import cell_len
+
 _WORD: Final = re.compile(r"(\s*)(`[^`]*`\S*|\S+)")  # and the blanks before it
-_WIDE: Final = ("W", "F")
 _USUAL_COLUMNS: Final = 80
 
 
@@ -29,7 +29,7 @@ def wrapped(text: str, width: int, *, indent: int = 0, hanging: int = 0) -> Iter
     """One line of text as several of at most `width`: the first indented by `indent`, the others by `hanging`."""
     line, begun = " " * indent, False
     for blanks, word in _WORD.findall(text):
-        if begun and cells(line + blanks + word) > width:
+        if begun and cell_len(line + blanks + word) > width:
             yield line
             line = " " * hanging + word
         else:
@@ -46,8 +46,3 @@ def tell(stream: TextIO, text: str) -> None:
         parts = [line] if width is None else wrapped(line, width, indent=indent, hanging=indent + 2)
         stream.writelines(f"{part}\n" for part in parts)
     stream.flush()
-
-
-def cells(text: str) -> int:
-    """The columns that a text takes."""
-    return sum(2 if unicodedata.east_asian_width(char) in _WIDE else 1 for char in text)

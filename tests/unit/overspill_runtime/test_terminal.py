@@ -5,8 +5,9 @@ import io
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from overspill_runtime.terminal import cells, tell, wrapped
+from overspill_runtime.terminal import tell, wrapped
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def test_no_word_is_ever_broken_and_only_one_that_is_too_long_reaches_beyond(wor
     lines = list(wrapped(" ".join(words), width, indent=indent, hanging=hanging))
     assert " ".join(lines).split() == words
     for number, line in enumerate(lines):
-        assert cells(line) <= width or len(line.split()) == 1
+        assert cell_len(line) <= width or len(line.split()) == 1
         assert not words or line.startswith(" " * (hanging if number else indent))
 
 
