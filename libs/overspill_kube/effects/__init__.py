@@ -10,7 +10,7 @@ from overspill_kube.effects.annotations import annotate, annotate_node
 from overspill_kube.effects.eviction import Evicted, EvictionOutcome, Gone, PdbBlocked, Refused, evict
 from overspill_kube.effects.fence import Contended
 from overspill_kube.effects.notes import record_event
-from overspill_kube.effects.pods import patch_pod_status, remove_gate, set_toleration_seconds
+from overspill_kube.effects.pods import patch_pod_status, remove_gate
 from overspill_kube.effects.taints import TaintsSet, set_taints
 from overspill_kube.effects.workloads import set_suspend
 from overspill_kube.rules import Rule
@@ -32,7 +32,6 @@ __all__ = [
     "remove_gate",
     "set_suspend",
     "set_taints",
-    "set_toleration_seconds",
 ]
 
 # Effect → the permissions that a service account needs for it.
@@ -40,7 +39,6 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "set_taints": taints.RULES,
     "evict": eviction.RULES,
     "patch_pod_status": pods.STATUS_RULES,
-    "set_toleration_seconds": pods.PATCH_RULES,
     "annotate": annotations.POD_RULES,
     "annotate_node": annotations.NODE_RULES,
     "remove_gate": pods.PATCH_RULES,

@@ -19,7 +19,6 @@ from overspill_kube.effects import (
     remove_gate,
     set_suspend,
     set_taints,
-    set_toleration_seconds,
 )
 from overspill_kube.note_limits import NoteLimits
 from overspill_kube.outcomes import Conflict, NotFound, Replaced, SeveralPdbs
@@ -198,21 +197,6 @@ async def test_a_status_is_not_written_into_a_pods_successor(client: Client, pla
     assert (await client.get(PODS, "worker", place.namespace)).status.phase == pod.status.phase
     absent = PodRef(namespace=place.namespace, name="absent", uid=OTHER_UID)
     assert isinstance(await patch_pod_status(client, absent, {"phase": "Failed"}), NotFound)
-
-
-async def test_a_bound_pod_is_made_to_outlive_an_outage(client: Client, place: Place) -> None:
-    """Only the seconds change; a toleration without a limit keeps having none; a second call writes nothing."""
-    node = await place.node()
-    forever = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
-    other = {"key": "mine", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 7}
-    pod = await place.pod("worker", nodeName=node.metadata.name, tolerations=[forever, other])
-    changed = done(await set_toleration_seconds(client, ref(pod), 3600))
-    seconds = {entry.key: entry.toleration_seconds for entry in changed.spec.tolerations}
-    assert seconds["node.kubernetes.io/not-ready"] == 3600
-    assert seconds["node.kubernetes.io/unreachable"] is None
-    assert seconds["mine"] == 7
-    again = done(await set_toleration_seconds(client, ref(pod), 3600))
-    assert again.metadata.resource_version == changed.metadata.resource_version
 
 
 async def test_annotations_are_set_and_removed_one_by_one(client: Client, place: Place) -> None:
