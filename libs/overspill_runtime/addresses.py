@@ -3,6 +3,7 @@
 What is said of a fault goes to a terminal: never a part of an address that may be a password.
 """
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Final
 from urllib.parse import urlsplit
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 PORT_MAX: Final = 65535
+_AT_AFTER_HOST: Final = re.compile(r"://[^/?#]*[/?#].*@")
 
 
 def checked(fault: Callable[[str], str | None], accepted: str) -> Meta:
@@ -25,19 +27,22 @@ def url_fault(url: str) -> str | None:
         parts = urlsplit(url)
     except ValueError:
         return "that is no URL"
-    if "@" in url.partition("://")[2][len(parts.netloc) :]:
-        return "write / ? # of a password as %2F %3F %23"
     if not parts.hostname:
         return "a host is missing"
     try:
         possible = parts.port is None or parts.port > 0
     except ValueError:
         possible = False
-    return None if possible else f"{parts.netloc.rpartition(':')[2]!r} is no port"
+    return None if possible else f"its port is no number from 1 to {PORT_MAX}"  # it may be a token without its "?"
 
 
 def _nats_fault(text: str) -> str | None:
-    return next((fault for url in text.split(",") if (fault := url_fault(url)) is not None), None)
+    return next((fault for url in text.split(",") if (fault := _nats_url_fault(url)) is not None), None)
+
+
+def _nats_url_fault(url: str) -> str | None:
+    """One server's: it has no path, so what comes before an @ is a password wherever the @ stands."""
+    return "write / ? # of a password as %2F %3F %23" if _AT_AFTER_HOST.search(url) else url_fault(url)
 
 
 def _listen_fault(text: str) -> str | None:

@@ -23,7 +23,8 @@ from overspill_runtime.addresses import Listen, NatsUrl
 PREFIX: Final = "OVERSPILL_"
 SECRET: Final = Meta(extra={"secret": True})  # Annotated[str, SECRET]: never printed, never published
 _USERINFO: Final = re.compile(r"://[^/?#\s]*@")  # to the last @ before the path: passwords may hold one
-_BEFORE_AT: Final = re.compile(r"://.*@", re.DOTALL)  # of a value that is no URL: where its password ends is not known
+# Of a value that cannot be used all before the last @ but a scheme: where its password begins and ends is not known.
+_BEFORE_AT: Final = re.compile(r"^(['\"]?)((?:[A-Za-z]+://)?).*@", re.DOTALL)
 TYPO_LIKENESS: Final = 0.88  # difflib ratio from which an unknown common name counts as a misspelt one
 
 
@@ -111,7 +112,7 @@ def load(cls: type[S], *, service: str, env: Mapping[str, str], prefix: str = PR
         try:
             values[info.name] = _sound(msgspec.convert(_split(value, info.type), info.type, strict=False), info.type)
         except msgspec.ValidationError as error:
-            shown = "(a secret)" if _is_secret(info.type) else _BEFORE_AT.sub("://***@", repr(value))
+            shown = "(a secret)" if _is_secret(info.type) else _BEFORE_AT.sub(r"\1\2***@", repr(value))
             faults.append(f"{name}: {shown} is not accepted: {_reason(error)}; accepted: {accepted_by(info.type)}")
     if faults:
         raise SettingsError("\n".join(faults))

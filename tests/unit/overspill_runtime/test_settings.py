@@ -7,6 +7,7 @@ from typing import Annotated
 import pytest
 from msgspec import Meta
 
+from overspill_runtime.addresses import url_fault
 from overspill_runtime.settings import (
     SECRET,
     CommonSettings,
@@ -153,6 +154,29 @@ def test_a_fault_of_an_address_tells_no_password(url: str):
     text = fault({"OVERSPILL_NATS_URL": url})
     assert text.startswith("OVERSPILL_NATS_URL: 'nats://***@")
     assert "hunter2" not in text
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["me:hunter2@host:4222", "hunter2@host", "nats:/me:hunter2@host", "me:hunter2://hunter2@host", "nats.me:h@@host"],
+)
+def test_nor_does_one_whose_scheme_was_forgotten(url: str):
+    text = fault({"OVERSPILL_NATS_URL": url})
+    assert text.startswith("OVERSPILL_NATS_URL: '***@host")
+    assert "me" not in text.partition(" is not accepted")[0]
+    assert "hunter2" not in text
+
+
+def test_what_stands_for_a_port_is_never_repeated():
+    """It may be a token whose "?" was forgotten."""
+    text = url_fault("http://host:8080token=hunter2")
+    assert text is not None
+    assert "hunter2" not in text
+
+
+def test_only_an_address_with_a_password_has_its_at_sign_before_the_path():
+    assert url_fault("http://prometheus:9090/api/@1?user=me@there") is None
+    assert "%2F" in fault({"OVERSPILL_NATS_URL": "nats://me:123/4@host"})
 
 
 @pytest.mark.parametrize(
