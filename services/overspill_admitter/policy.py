@@ -134,6 +134,7 @@ class _Cycle:
         self._snapshot, self._rules = snapshot, rules
         self.usage: dict[str, Usage] = {name: Usage() for name in snapshot.cluster_queues}
         self._blocked: dict[str, str] = {}  # StrictFIFO queue → the head that waits
+        self._charged_to: dict[str, str] = {}  # UID → the ClusterQueue that it is charged to
         self._room = Room(snapshot.home)
         charged = [one for one in snapshot.workloads if self._is_charged(one)]
         uids = {one.ref.uid for one in charged}
@@ -142,23 +143,21 @@ class _Cycle:
         for one in sorted(charged, key=lambda item: (item.created, item.ref.uid)):
             if one.ref.uid not in replaced:
                 self._charge(one)
-        ghosts = self._charge_ghosts(present={one.ref.uid for one in snapshot.workloads}, replaced=replaced)
+        self._charge_ghosts(present={one.ref.uid for one in snapshot.workloads}, replaced=replaced)
         # Without a charge to take over, a successor is admitted like everybody else.
         heirs = heirs_of(snapshot.returns, snapshot, taken=replaced)
-        self._heirs = {uid: one for uid, one in heirs.items() if one.intent.pod.uid in uids | ghosts}
+        self._heirs = {uid: one for uid, one in heirs.items() if one.intent.pod.uid in self._charged_to}
         for pod in snapshot.under_way:
             self._room.take_under_way(pod, 1, may_overflow=True)
 
-    def _charge_ghosts(self, *, present: set[str], replaced: set[str]) -> set[str]:
+    def _charge_ghosts(self, *, present: set[str], replaced: set[str]) -> None:
         """A pod that left for a return and is gone keeps its quota until its successor has it."""
-        ghosts = set()
         for one in self._snapshot.returns:
             uid = one.intent.pod.uid
             given = self._snapshot.given.get(uid)
             if uid not in present | replaced and given is not None and given.cluster_queue in self.usage:
                 self.usage[given.cluster_queue].charge(given.flavors, given.requests)
-                ghosts.add(uid)
-        return ghosts
+                self._charged_to[uid] = given.cluster_queue
 
     def judge(self, workload: Workload) -> Admit | Defer:
         """The first rule that speaks defers the workload; if none does, it is admitted and counted."""
@@ -166,7 +165,9 @@ class _Cycle:
         if isinstance(queue, Defer):
             return queue
         name = queue.metadata.name
-        if (one := self._heirs.get(workload.ref.uid)) is not None:
+        one = self._heirs.get(workload.ref.uid)
+        # Quota of one ClusterQueue is none in another, to which the LocalQueue may point since.
+        if one is not None and self._charged_to[one.intent.pod.uid] == name:
             return self._inherit(workload, queue, one)
         if name in self._blocked:
             detail = f"{self._blocked[name]} is first"
@@ -255,15 +256,23 @@ class _Cycle:
         return Admit(workload=workload, cluster_queue=name, flavors=flavors, quota=quota, inherited=one)
 
     def _charge(self, workload: Workload) -> None:
-        """Count what is admitted: in the flavors it was given, else where it would go."""
-        local = self._snapshot.local_queues.get((workload.ref.namespace, workload.queue))
-        name = local.spec.cluster_queue if local is not None else ""
-        if name not in self._snapshot.cluster_queues or workload.problem:
+        """Count what is admitted: in the queue and flavors it was given, else where it would go.
+
+        What runs keeps what it was given though its LocalQueue is gone or points elsewhere now.
+        """
+        if workload.problem:
             return
         given = self._snapshot.given.get(workload.ref.uid)
-        known = given is not None and given.cluster_queue == name
-        flavors = given.flavors if given is not None and known else self._assign_blindly(workload, name)
-        self.usage[name].charge(flavors, workload.requests)
+        local = self._snapshot.local_queues.get((workload.ref.namespace, workload.queue))
+        name = local.spec.cluster_queue if local is not None else ""
+        flavors: Flavors = {}
+        if given is not None:
+            name, flavors = given.cluster_queue, given.flavors
+        elif name in self.usage:
+            flavors = self._assign_blindly(workload, name)
+        if name in self.usage:
+            self.usage[name].charge(flavors, workload.requests)
+            self._charged_to[workload.ref.uid] = name
         unbound = workload.unbound if workload.state is State.ADMITTED else workload.pods
         may_overflow = not any(self._is_home_name(flavor) for flavor in flavors.values())
         self._room.take_under_way(workload.pod, unbound, may_overflow=may_overflow)

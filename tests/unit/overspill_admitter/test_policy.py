@@ -251,6 +251,28 @@ def test_a_workload_keeps_the_flavor_it_was_given() -> None:
     assert one.flavors == {GPU: "home"}
 
 
+@pytest.mark.parametrize(
+    "now", [[], [local_queue(cluster_queue="roomy")], [local_queue(cluster_queue="gone")]], ids=["deleted", "elsewhere", "nowhere"]
+)  # fmt: skip
+def test_what_runs_keeps_its_quota_whatever_becomes_of_its_local_queue(now: list[Any]) -> None:
+    """Six of eight are in use: the queue's owner cannot free them by deleting or redirecting the LocalQueue."""
+    queues = [cluster_queue(), cluster_queue("roomy"), local_queue("other"), home(), home("home-2")]
+    given = {"j-runs": Given(cluster_queue="training", flavors={GPU: "home"}, requests={GPU: Decimal(6)})}
+    result = plan(job("runs", gpus=6, suspend=False), job("a", gpus=6, queue="other"), *queues, *now, given=given)
+    assert only(result).reason is DeferReason.NO_QUOTA
+    assert result.usage["roomy"].charged == {}
+
+
+@pytest.mark.parametrize("missing", ["LocalQueue", "ClusterQueue"])
+def test_room_of_what_was_admitted_is_taken_without_its_queues(missing: str) -> None:
+    """Its pods are on their way to a node; the queue objects are not what brings them there."""
+    given = {"j-runs": Given(cluster_queue="training", flavors={GPU: "home"}, requests={GPU: Decimal(6)})}
+    queues = [cluster_queue("other", quota={"home": 100}), local_queue("other", cluster_queue="other")]
+    queues += [cluster_queue()] if missing == "LocalQueue" else [local_queue()]
+    result = plan(job("runs", gpus=6, suspend=False), job("a", gpus=6, queue="other"), *queues, given=given)
+    assert only(result).reason is DeferReason.NO_HOME_ROOM
+
+
 def test_home_flavors_may_be_named() -> None:
     """A setting makes a flavor home whatever its labels say."""
     queue = cluster_queue(quota={"virtual": 100})
@@ -320,6 +342,19 @@ def test_the_quota_of_a_pod_that_is_gone_waits_for_its_successor() -> None:
     assert only(plan(job("other"), returns=returns, given=given)).reason is DeferReason.NO_QUOTA
     heir = pod("new", gated=True, gpus=8, owner=RS, created=10)
     assert admitted(plan(job("other"), heir, returns=returns, given=given)) == ["new"]
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_quota_of_one_queue_is_not_inherited_in_another(is_gone: bool) -> None:
+    """The LocalQueue points elsewhere since: the successor asks there like everybody else."""
+    given = {"p-old": Given(cluster_queue="training", flavors={GPU: "home"}, requests={GPU: Decimal(8)})}
+    leaving = [] if is_gone else [pod("old", node="virtual-1", gpus=8, owner=RS, leaving=True)]
+    heir = pod("new", gated=True, gpus=8, owner=RS, created=10)
+    full = job("full", gpus=8, suspend=False, queue="other")
+    queues = [cluster_queue(), cluster_queue("roomy"), local_queue(cluster_queue="roomy"), local_queue("other", cluster_queue="roomy")]  # fmt: skip
+    result = plan(heir, full, *leaving, *queues, returns=(open_return("old"),), given=given)
+    assert only(result).reason is DeferReason.NO_QUOTA
+    assert result.usage["training"].charged == {("home", GPU): 8}
 
 
 def test_no_successor_without_a_charge_to_take_over() -> None:
