@@ -1,8 +1,9 @@
 """Samples over time: the average of a window, and since when it has been beyond a mark.
 
-A sample speaks for the time since the one before it, but for no more than `stale_after` seconds: so irregular sampling
-does not weigh wrong, and a gap is time that nobody spoke for. The average is known only when enough of the window is
-spoken for. Everything is evaluated at the times of samples, so that the same samples always give the same history.
+A sample speaks for the time since the one before it, so that irregular sampling does not weigh wrong. After a gap of
+more than `stale_after` seconds the past begins anew: nobody saw what was so meanwhile, and nothing was seen to last.
+The average is known only when enough of the window is spoken for. Everything is evaluated at the times of samples, so
+that the same samples always give the same history.
 """
 
 from collections.abc import Iterable
@@ -45,7 +46,9 @@ def extend(track: Track, *, at: datetime, free: float | None, rules: Rules) -> T
     last = track.last
     if last is not None and at <= last.at:
         return track
-    since = max(last.at, at - seconds(rules.stale_after)) if last is not None else at
+    if last is not None and at - last.at > seconds(rules.stale_after):
+        track, last = Track(), None
+    since = last.at if last is not None else at
     horizon = at - seconds(rules.window)
     kept = tuple(point for point in track.points if point.at > horizon)
     points = (*kept, Point(since, at, free))

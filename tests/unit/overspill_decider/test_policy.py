@@ -65,6 +65,12 @@ def test_stale_samples_hold():
     assert verdict(full_home(), 126) == (Verdict.CLOSED, GateReason.SAMPLES_STALE)
 
 
+@pytest.mark.parametrize(("free", "gate"), [(FULL, CLOSED), (ROOM, OPEN)], ids=["opening", "closing"])
+def test_the_first_sample_after_a_silence_flips_nothing(free, gate):
+    past = Past(rules(window=30, stale_after=60)).samples(0, 50, free, every=5).provider(3600).sample(3600, free)
+    assert verdict(past, 3600, gate)[1] is GateReason.WINDOW_NOT_FULL
+
+
 def test_an_unknown_sample_holds_and_is_not_zero():
     past = full_home().sample(110, UnknownCause.NOT_SYNCED)
     assert verdict(past, 110) == (Verdict.CLOSED, GateReason.SAMPLES_UNKNOWN)

@@ -25,11 +25,24 @@ def test_samples_weigh_by_the_time_they_speak_for():
     assert track(*dense).average == pytest.approx((2 * 50 + 8 * 10) / 60)
 
 
-def test_a_sample_speaks_for_no_longer_than_stale_after():
-    """After a gap of 40 s the newcomer speaks for 25 of them: too little is known of the window."""
-    gap = track(*((s, 5) for s in range(0, 61, 10)), (100, 9))
-    assert gap.average is None
-    assert track(*((s, 5) for s in range(0, 61, 10)), (82, 9)).average == pytest.approx((5 * 38 + 9 * 22) / 60)
+def test_after_a_gap_the_past_begins_anew():
+    """22 s without a sample are spoken for by the next one; after 40 s nothing is known of the window."""
+    before = [(s, 5) for s in range(0, 61, 10)]
+    assert track(*before, (82, 9)).average == pytest.approx((5 * 38 + 9 * 22) / 60)
+    gap = track(*before, (100, 9))
+    assert (gap.average, gap.known) == (None, 1)
+    again = track(*before, *((s, 9) for s in range(100, 161, 10)))
+    assert again == track(*((s, 9) for s in range(100, 161, 10)))
+
+
+@pytest.mark.parametrize("free", [1, 9])
+def test_no_hold_survives_a_gap_though_one_sample_could_speak_for_the_whole_window(free):
+    """A short window with patience for old samples: what was so before an hour of silence has not lasted since."""
+    short = rules(window=30, stale_after=60)
+    resumed = track(*((s, free) for s in range(0, 61, 5)), (3600, free), the_rules=short)
+    assert (resumed.low_since, resumed.high_since) == (None, None)
+    later = track(*((s, free) for s in range(0, 61, 5)), *((s, free) for s in range(3600, 3631, 5)), the_rules=short)
+    assert (later.low_since or later.high_since) == at(3625)
 
 
 def test_unknown_time_is_left_out_and_never_counted_as_zero():
