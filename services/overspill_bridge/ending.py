@@ -90,6 +90,7 @@ class Ender:
                 await self._record.intend(self._terminated(sighting), uid)
             self._intended.discard((sighting.provider, sighting.instance.id))
             world.book.forget(sighting)
+            world.ended.setdefault(uid, set()).add(sighting.instance.id)
             self._on_freed()
 
     async def reap(self, uid: str) -> float | None:

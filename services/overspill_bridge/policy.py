@@ -43,6 +43,7 @@ class Case(Struct, frozen=True, kw_only=True):
     api_is_fresh: bool = True  # the cache was in contact with the API server lately
     paused: str | None = None  # an operator wants no new instances, in words
     provider_is_down: bool = False  # one that would have to be asked does not answer
+    missing_provider: str | None = None  # the pod is marked with an instance of a provider that nobody can be asked
     was_lost: bool = False  # this process has seen an instance of the pod vanish
     released: frozenset[str] = (
         frozenset()
@@ -187,9 +188,8 @@ def _deleted(case: Case, rules: Rules) -> Decision | None:
         return End(targets=targets, end=InstanceEnd.POD_DELETED)
     if keeper(case, rules) is not None or case.flight is not None:
         return Wait()
-    if not case.knows_enough and is_opted_in(case.pod):
-        return Wait()
-    return Finish()
+    may_have_one = is_opted_in(case.pod) or case.missing_provider is not None
+    return (_unsure(case) if may_have_one else None) or Finish()
 
 
 def _terminal(case: Case, rules: Rules) -> Decision | None:
@@ -250,11 +250,22 @@ def _lost(case: Case, _: Rules) -> Decision | None:
     had_one = case.was_lost or podstatus.is_started(case.pod) or (marked is not None and marked not in case.released)
     if not had_one or case.flight is not None:
         return None
-    if not case.knows_enough:
-        return Wait(reason=SpillReason.PROVIDER_DOWN if case.provider_is_down else None)
+    if (wait := _unsure(case)) is not None:
+        return wait
     message = f"instance {marked or '(unknown)'} is not at the provider any more"
     desired = podstatus.failed(case.pod, reason=podstatus.REASON_LOST, message=message, now=case.now)
     return Conclude(desired=desired, end=InstanceEnd.LOST)
+
+
+def _unsure(case: Case) -> Wait | None:
+    """Why an instance that we do not see cannot be ruled out. The lists of other providers prove nothing about it."""
+    if case.missing_provider is not None:
+        detail = f"provider {case.missing_provider} is not configured; its instance cannot be looked for"
+        return Wait(reason=SpillReason.PROVIDER_DOWN, detail=detail)
+    if not case.knows_enough:
+        reason = SpillReason.PROVIDER_DOWN if case.provider_is_down else None
+        return Wait(reason=reason, detail="no complete list of every provider yet")
+    return None
 
 
 def _unwilling(case: Case, _: Rules) -> Decision | None:
@@ -274,10 +285,8 @@ def _in_flight(case: Case, _: Rules) -> Decision | None:
 
 def _unknown(case: Case, _: Rules) -> Decision | None:
     """Nothing is created on stale or partial knowledge."""
-    if not case.knows_enough:
-        reason = SpillReason.PROVIDER_DOWN if case.provider_is_down else None
-        return Wait(reason=reason, detail="no complete list of every provider yet")
-    return None if case.api_is_fresh else Wait()
+    wait = _unsure(case)
+    return Wait() if wait is None and not case.api_is_fresh else wait
 
 
 def _paused(case: Case, _: Rules) -> Decision | None:

@@ -104,9 +104,9 @@ class Reconciler:
         return None
 
     async def _defer(self, pod: Pod, decision: Defer) -> None:
-        """Say why, in the status too; a pod that never asked to leave the cluster keeps the status it has."""
+        """Say why, in the status too; a pod that has run, or never asked to leave, keeps the status it has."""
         await self._record.defer(pod, decision.reason, decision.detail, tried=decision.tried)
-        if decision.reason is not SpillReason.NOT_OPTED_IN:
+        if decision.reason is not SpillReason.NOT_OPTED_IN and not podstatus.is_started(pod):
             await self._effects.say(pod, podstatus.waiting(pod, decision.reason, decision.detail))
 
     async def _end(self, pod: Pod, decision: End) -> float | None:

@@ -75,6 +75,7 @@ def make_world(
         },
         lost=set(),
         released={},
+        ended={},
         condemned=set(),
         attempts={},
         why_paused=control.why_paused,

@@ -16,7 +16,7 @@ from overspill_bridge.policy import Case, Rules
 from overspill_bridge.settings import Settings
 from overspill_bridge.sighting import Sighting
 from overspill_events.catalog import PodRef
-from overspill_events.names import POD_TAG
+from overspill_events.names import INSTANCE_ANNOTATION, POD_TAG, PROVIDER_ANNOTATION
 from overspill_kube.informer import Change, ChangeKind
 from overspill_objects.core import Pod
 from overspill_providers.protocol import Provider
@@ -123,6 +123,7 @@ class World(Struct, frozen=True, kw_only=True):
     desks: dict[str, Desk]
     lost: set[str]  # UIDs of pods whose instance vanished
     released: dict[str, set[str]]  # pod UID → ids of instances whose marks were taken off it
+    ended: dict[str, set[str]]  # pod UID → ids of instances that this process has seen to their end
     condemned: set[str]  # UIDs of pods that the collector has found gone twice
     attempts: dict[str, int]  # pod UID → creates asked for since the last that was answered well
     why_paused: Callable[[], str | None] = lambda: None  # an operator's pause in words; None: go on
@@ -140,9 +141,20 @@ class World(Struct, frozen=True, kw_only=True):
             api_is_fresh=api_is_fresh,
             paused=self.why_paused(),
             provider_is_down=any(desk.is_down for desk in self.desks.values()),
+            missing_provider=self._missing_provider(pod),
             was_lost=uid in self.lost,
             released=frozenset(self.released.get(uid, ())),
         )
+
+    def _missing_provider(self, pod: Pod) -> str | None:
+        """The provider in the pod's marks when the settings do not name it, unless the marked instance is over.
+
+        A provider that was only renamed shows the instance under its new name: its end is then seen like any other's.
+        """
+        uid, annotations = pod.metadata.uid, pod.metadata.annotations
+        provider, instance = annotations.get(PROVIDER_ANNOTATION), annotations.get(INSTANCE_ANNOTATION)
+        is_over = instance in self.ended.get(uid, ()) or instance in self.released.get(uid, ())
+        return None if provider is None or provider in self.providers or is_over else provider
 
     def markets(self) -> tuple[Market, ...]:
         now = self.clock.monotonic()
@@ -159,6 +171,7 @@ class World(Struct, frozen=True, kw_only=True):
         self.lost.discard(uid)
         self.condemned.discard(uid)
         self.released.pop(uid, None)
+        self.ended.pop(uid, None)
         self.attempts.pop(uid, None)
 
 

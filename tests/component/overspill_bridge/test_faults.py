@@ -20,7 +20,7 @@ from overspill_events.catalog import (
     ProviderSampled,
     SpillDeferred,
 )
-from overspill_events.names import CLUSTER_TAG, NODE_TAG
+from overspill_events.names import CLUSTER_TAG, NODE_TAG, PROVIDER_ANNOTATION
 from overspill_events.reasons import InstanceEnd, SpillReason
 from tests.support.bridge_place import NODE, bridge_place, said, tags_for
 from tests.support.cloud import cloud
@@ -346,6 +346,56 @@ async def test_whatever_is_killed_whenever_the_end_is_the_same(tmp_path):
 
         await place.eventually(settled)
         assert (await place.cloud.audit())["overlaps"] == [], f"seed {seed}"
+
+
+async def test_pods_of_a_provider_that_is_not_configured_any_more_are_left_as_they_are(tmp_path):
+    async with bridge_place(tmp_path) as place, cloud() as other:
+        await place.start_bridge()
+        for name in ("runs", "goes"):
+            await place.pod(name)
+        before = [await place.phase(name, "Running") for name in ("runs", "goes")]
+        await place.stop_bridge()
+        await place.delete("goes", grace_seconds=1)
+        await place.start_bridge(providers=other.setting.replace("fake=", "other="))
+
+        async def told():
+            return {e.pod.uid: e for e in await said(place, SpillDeferred)}.keys() >= set(uids(before))
+
+        await place.eventually(told)
+        await asyncio.sleep(2.0)  # ten polls, a resync
+        assert (await place.get("runs")).status == before[0].status
+        assert await place.get("goes") is not None
+        assert len(await place.cloud.living()) == 2
+        assert await said(place, InstanceFailed, InstanceTerminated) == []
+        assert (await other.audit())["instances"] == [], "nothing is created for a pod that may have one"
+        await place.stop_bridge()
+        await place.start_bridge()
+
+        async def one_left():
+            return await place.get("goes") is None and len(await place.cloud.living()) == 1
+
+        await place.eventually(one_left)
+        assert (await place.get("runs")).status.phase == "Running"
+
+
+async def test_a_renamed_provider_still_ends_the_instance_of_a_pod_that_was_deleted_meanwhile(tmp_path):
+    async with bridge_place(tmp_path) as place:
+        await place.start_bridge()
+        for name in ("runs", "goes"):
+            await place.pod(name)
+            await place.phase(name, "Running")
+        await place.stop_bridge()
+        await place.delete("goes", grace_seconds=1)
+        await place.start_bridge(providers=place.cloud.setting.replace("fake=", "renamed="))
+
+        async def settled():
+            runs = await place.get("runs")
+            return await place.get("goes") is None and runs.metadata.annotations[PROVIDER_ANNOTATION] == "renamed"
+
+        await place.eventually(settled)
+        assert (await place.get("runs")).status.phase == "Running"
+        assert [i["podUid"] for i in await place.cloud.living()] == uids(await place.pods())
+        assert [event.provider for event in await said(place, InstanceTerminated)] == ["renamed"]
 
 
 async def test_one_provider_down_stops_neither_its_pods_nor_the_other(tmp_path):

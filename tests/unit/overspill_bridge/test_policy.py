@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from overspill_bridge.policy import Acquire, Conclude, Defer, End, Finish, Keep, Leave, Wait, decide, keeper, may_end
 from overspill_bridge.sighting import Flight
-from overspill_events.names import INSTANCE_ANNOTATION
+from overspill_events.names import INSTANCE_ANNOTATION, PROVIDER_ANNOTATION
 from overspill_events.reasons import InstanceEnd, SpillReason
 from overspill_providers.protocol import InstanceState
 from tests.support.bridge_cases import MOMENT, NOW, RULES, UID, case, pod, sighting
@@ -116,6 +116,24 @@ def test_a_lost_instance_fails_the_pod_and_never_gets_a_second(trace):
     )
     unsure = case(one, was_lost=trace == "seen", knows_enough=False)
     assert isinstance(decide(unsure, RULES), Wait)
+
+
+@pytest.mark.parametrize("meta", [{}, DELETED, {"labels": {}} | DELETED, {"labels": {}}])
+@pytest.mark.parametrize("status", [None, RAN])
+def test_a_provider_that_is_not_configured_proves_nothing_about_its_instance(meta, status):
+    marked = {"annotations": {INSTANCE_ANNOTATION: "i-1", PROVIDER_ANNOTATION: "former"}}
+    decision = decide(case(pod(meta=meta | marked, status=status), missing_provider="former"), RULES)
+    assert (type(decision), decision.reason) == (Wait, SpillReason.PROVIDER_DOWN)
+    assert "provider former is not configured" in decision.detail
+
+
+def test_a_deleted_pod_whose_instance_nobody_can_ask_for_stays_even_when_it_has_finished():
+    finished = pod(meta=DELETED, status={"phase": "Succeeded"})
+    assert isinstance(decide(case(finished, missing_provider="former"), RULES), Wait)
+
+
+def test_an_instance_that_a_renamed_provider_shows_is_kept():
+    assert isinstance(decide(case(pod(status=RAN), sighting(), missing_provider="former"), RULES), Keep)
 
 
 def test_marks_that_were_taken_off_are_not_a_loss_even_if_the_cache_still_shows_them():
