@@ -188,7 +188,8 @@ def _deleted(case: Case, rules: Rules) -> Decision | None:
         return End(targets=targets, end=InstanceEnd.POD_DELETED)
     if keeper(case, rules) is not None or case.flight is not None:
         return Wait()
-    may_have_one = is_opted_in(case.pod) or case.missing_provider is not None
+    # The label may have been taken off since the pod got its instance.
+    may_have_one = is_opted_in(case.pod) or _had_one(case) or case.missing_provider is not None
     return (_unsure(case) if may_have_one else None) or Finish()
 
 
@@ -246,15 +247,20 @@ def _lost(case: Case, _: Rules) -> Decision | None:
 
     Never a second instance under the same pod: the first may have done its work.
     """
-    marked = case.pod.metadata.annotations.get(INSTANCE_ANNOTATION)
-    had_one = case.was_lost or podstatus.is_started(case.pod) or (marked is not None and marked not in case.released)
-    if not had_one or case.flight is not None:
+    if not _had_one(case) or case.flight is not None:
         return None
     if (wait := _unsure(case)) is not None:
         return wait
+    marked = case.pod.metadata.annotations.get(INSTANCE_ANNOTATION)
     message = f"instance {marked or '(unknown)'} is not at the provider any more"
     desired = podstatus.failed(case.pod, reason=podstatus.REASON_LOST, message=message, now=case.now)
     return Conclude(desired=desired, end=InstanceEnd.LOST)
+
+
+def _had_one(case: Case) -> bool:
+    """Whether the pod or this process tells of an instance."""
+    marked = case.pod.metadata.annotations.get(INSTANCE_ANNOTATION)
+    return case.was_lost or podstatus.is_started(case.pod) or (marked is not None and marked not in case.released)
 
 
 def _unsure(case: Case) -> Wait | None:

@@ -52,6 +52,14 @@ def test_a_deleted_pod_goes_only_when_nothing_of_it_is_left():
     assert isinstance(decide(case(leaving), RULES), Finish)
 
 
+@pytest.mark.parametrize("status", [None, RAN])
+def test_a_deleted_pod_that_has_an_instance_waits_for_it_even_without_the_label(status):
+    marks = {"annotations": {INSTANCE_ANNOTATION: "i-1", PROVIDER_ANNOTATION: "fake"}}
+    leaving = pod(meta={"labels": {}} | marks | DELETED, status=status)
+    assert isinstance(decide(case(leaving, knows_enough=False), RULES), Wait)
+    assert isinstance(decide(case(leaving), RULES), Finish)
+
+
 def test_a_termination_without_effect_is_repeated_after_a_while():
     leaving = pod(meta=DELETED)
     ending = sighting(S.RUNNING, ending=InstanceEnd.POD_DELETED, ended_at=MOMENT - 61)
