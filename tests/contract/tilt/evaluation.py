@@ -40,7 +40,7 @@ class Recorded:
 
 
 def evaluate(
-    *, context: str = "kind-overspill", only: Sequence[str] | None = None, source: str | None = None
+    *, context: str = "kind-home-overspill", only: Sequence[str] | None = None, source: str | None = None
 ) -> Recorded:
     """Evaluate the Tiltfile (or `source`) as `tilt up -- --only …` would. Raises TiltError for fail()."""
     recorded = Recorded()

@@ -46,6 +46,11 @@ def test_ctlptl_and_kind_make_the_same_cluster() -> None:
     assert cluster["name"] == f"kind-{KIND['name']}"
 
 
+def test_no_node_at_home_is_named_like_a_virtual_one() -> None:
+    """kind names nodes after the cluster; what begins so is the bridge's to write, says a policy."""
+    assert not KIND["name"].startswith("overspill")
+
+
 def test_gpus_are_at_home_on_workers_alone() -> None:
     assert home() > 0
     assert all(fake_gpus.LABEL not in node.get("labels", {}) for node in KIND["nodes"] if node["role"] != "worker")

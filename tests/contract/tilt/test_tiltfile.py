@@ -38,7 +38,7 @@ def test_it_is_short() -> None:
 
 def test_only_the_kind_cluster_is_allowed(told: Recorded) -> None:
     """Tilt by itself would go on with any cluster that looks local."""
-    assert told.contexts == ["kind-overspill"]
+    assert told.contexts == ["kind-home-overspill"]
     for other in ("kind-kind", "production", "minikube"):
         with pytest.raises(TiltError, match=other):
             evaluate(context=other)
@@ -173,7 +173,7 @@ def test_buttons_start_the_wave_and_end_it_only_when_pressed(told: Recorded) -> 
     start, end = told.local["start-research-wave"]["cmd"], told.local["end-research-wave"]["cmd"]
     assert (
         start.index("wave/research")
-        < start.index("kubectl --context kind-overspill wait")
+        < start.index("kubectl --context kind-home-overspill wait")
         < start.index("wave/inference")
     )
     assert "delete job --all --namespace research" in end
@@ -186,7 +186,7 @@ def test_commands_name_their_context_and_folders_that_exist(told: Recorded) -> N
         for command in resource["cmd"].split(" && "):
             words = shlex.split(command)
             if words[0] == "kubectl":
-                assert words[1:3] == ["--context", "kind-overspill"], f"{name}: {command}"
+                assert words[1:3] == ["--context", "kind-home-overspill"], f"{name}: {command}"
             if "-k" in words:
                 assert (ROOT / words[words.index("-k") + 1] / "kustomization.yaml").is_file(), command
 
