@@ -62,6 +62,12 @@ class Plan(Struct, frozen=True, kw_only=True):
     returns: tuple[Return, ...]
     holds: tuple[Hold, ...]
 
+    def about(self, pod: Pod) -> Return | Hold:
+        """The answer for this very pod; it stays when there is none, because it is no spilled pod any more."""
+        answers: tuple[Return | Hold, ...] = (*self.returns, *self.holds)
+        mine = (one for one in answers if one.pod.metadata.uid == pod.metadata.uid)
+        return next(mine, Hold(pod=pod, reason=HoldReason.UNKNOWN, detail="it is gone or leaving already"))
+
 
 def decide(snapshot: Snapshot, now: datetime, rules: Rules, *, slots: int | None = None) -> Plan:
     """Judge every spilled pod. At most `slots` returns (absent: `max_per_cycle`)."""

@@ -1,9 +1,10 @@
-"""Carries out one planned return: last look, dry run, intent on record, eviction, result on record.
+"""Carries out one planned return: last look, dry run, last judgement, intent on record, eviction, result on record.
 
 The order is the promise: no eviction without an acknowledged intent, no intent without an end. An eviction whose
 answer got lost leaves the intent open; `settle_dangling` of the service finds out what became of it.
 """
 
+import asyncio
 from collections.abc import Callable, Collection
 from datetime import timedelta
 from enum import Enum
@@ -12,17 +13,18 @@ from typing import Any
 from overspill_bus.bus import Bus
 from overspill_events.catalog import Event, EvictionRefused, PodEvicted, ReturnIntended
 from overspill_events.envelope import Envelope, derived_id
-from overspill_events.reasons import RefusalReason
+from overspill_events.reasons import HoldReason, RefusalReason
 from overspill_evictor.live import look, objection
 from overspill_evictor.memory import Memory, OpenReturn
 from overspill_evictor.metrics import EvictorMetrics
-from overspill_evictor.policy import Return
+from overspill_evictor.policy import Hold, Return
 from overspill_evictor.settings import Settings
 from overspill_evictor.settling import not_evicted, pod_ref
 from overspill_kube.client import Client
 from overspill_kube.effects import Evicted, EvictionOutcome, Gone, Refused, evict, record_event
 from overspill_kube.outcomes import Blocked, Replaced, SeveralPdbs, Throttled
 from overspill_kube.resources import PDBS
+from overspill_objects.core import Pod
 from overspill_objects.meta import ObjectReference
 from overspill_runtime.clock import Clock
 from overspill_runtime.settings import Mode
@@ -63,7 +65,11 @@ ONCE = frozenset({"PodEvicted", "ReturnSettled"})
 
 
 class Returner:
-    """Carries out returns; `siblings` gives the UIDs of an owner's pods that are known now."""
+    """Carries out returns.
+
+    `judge` says what a plan made this moment decides about a pod; `siblings` gives the UIDs of an owner's pods that
+    are known now.
+    """
 
     def __init__(
         self,
@@ -74,10 +80,13 @@ class Returner:
         clock: Clock,
         metrics: EvictorMetrics,
         log: Any,
+        judge: Callable[[Pod], Return | Hold],
         siblings: Callable[[str], frozenset[str]],
     ) -> None:
         self._client, self._journal, self._settings = client, journal, settings
-        self._clock, self._metrics, self._log, self._siblings = clock, metrics, log, siblings
+        self._clock, self._metrics, self._log = clock, metrics, log
+        self._judge, self._siblings = judge, siblings
+        self._booking = asyncio.Lock()
         self.under_way: set[str] = set()  # UIDs of pods whose return is being carried out here
         self.retry_after: float = 0.0  # seconds, of the last throttling
 
@@ -96,16 +105,22 @@ class Returner:
         if self._settings.mode is Mode.OBSERVE:
             detail = f"would evict {planned.pod.metadata.name} for {planned.home_node}"
             return self._refuse(planned, RefusalReason.OBSERVING, message=detail)
+        # The plan may be many slow requests old, and it is the node that has room now that must be looked at.
+        planned_now = self._judge(planned.pod)
+        if isinstance(planned_now, Hold):
+            return self._hold_back(planned_now)
+        planned = planned_now
         seen = await look(self._client, planned)
         leaving = others | {one.uid for one in self._journal.memory.open_of(planned.owner.uid)}
         hold = objection(planned, seen, leaving=leaving, default_floor=self._settings.default_floor)
         if hold is not None:
-            self._log.info("return-held-back", pod=planned.pod.metadata.name, reason=hold.reason, detail=hold.detail)
-            return Outcome.NOT_SENT
+            return self._hold_back(hold)
         trial = await evict(self._client, pod_ref(planned.pod), dry_run=True)
         if not isinstance(trial, Evicted):
             return await self._refused(planned, trial)
-        opened = await self._intend(planned)
+        opened = await self._book(planned)
+        if isinstance(opened, Hold):
+            return self._hold_back(opened)
         outcome = await evict(self._client, pod_ref(planned.pod))
         if isinstance(outcome, Evicted):
             await self._evicted(planned, opened)
@@ -115,6 +130,22 @@ class Returner:
         self._journal.tell(settled, story=opened.uid, cause=opened.envelope)
         self._metrics.settled.labels(settled.place.value).inc()
         return result
+
+    def _hold_back(self, hold: Hold) -> Outcome:
+        """Only logged: the cycle plans anew and puts on record why the pod stays."""
+        self._log.info("return-held-back", pod=hold.pod.metadata.name, reason=hold.reason, detail=hold.detail)
+        return Outcome.NOT_SENT
+
+    async def _book(self, planned: Return) -> OpenReturn | Hold:
+        """Judge once more and intend. One at a time: room that is found free is booked before the next one looks."""
+        async with self._booking:
+            last = self._judge(planned.pod)
+            if isinstance(last, Hold):
+                return last
+            if last.home_node != planned.home_node:
+                detail = f"the room is on {last.home_node} now, and {planned.home_node} was looked at"
+                return Hold(pod=last.pod, reason=HoldReason.NO_HOME_FIT, detail=detail)
+            return await self._intend(last)
 
     async def _intend(self, planned: Return) -> OpenReturn:
         intent = ReturnIntended(

@@ -66,6 +66,7 @@ class Evictor:
             clock=context.clock,
             metrics=self._metrics,
             log=context.log,
+            judge=self._judge,
             siblings=self._siblings,
         )
 
@@ -175,8 +176,7 @@ class Evictor:
         slots = self._settings.max_per_cycle
         tried: set[str] = set()
         while True:
-            snapshot = self._cluster.snapshot(self._memory, paused=self._control.why_paused())
-            plan = decide(snapshot, self._clock.now(), self._settings.rules, slots=slots)
+            plan = self._plan(slots=slots)
             returns = tuple(one for one in plan.returns if one.pod.metadata.uid not in tried)
             if not returns:
                 break
@@ -192,6 +192,21 @@ class Evictor:
         self._throttles = 0
         self._tell(plan)
         return None
+
+    def _plan(self, *, slots: int) -> Plan:
+        snapshot = self._cluster.snapshot(self._memory, paused=self._control.why_paused())
+        return decide(snapshot, self._clock.now(), self._settings.rules, slots=slots)
+
+    def _judge(self, pod: Pod) -> Return | Hold:
+        """What is decided about one pod from what is known this moment; needs no request.
+
+        With all slots: the returns that this cycle has begun are counted in the book, and those that it has not are
+        judged again beside this one, each in its turn.
+        """
+        problem = self._cluster.why_not_synced() or self._control.problem()
+        if problem is not None:
+            return Hold(pod=pod, reason=HoldReason.NOT_SYNCED, detail=problem)
+        return self._plan(slots=self._settings.max_per_cycle).about(pod)
 
     async def _carry_out(self, returns: tuple[Return, ...]) -> "Counter[Outcome | None]":
         """`parallel` owners at a time, the pods of one owner one after the other.

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from enum import Enum
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -23,17 +23,23 @@ class Fault(Enum):
 
 
 class EvictionProxy:
-    """`faults` are used up one by one; `evictions` counts the requests, dry runs left out."""
+    """`faults` are used up one by one; `evictions` counts the requests, dry runs left out.
+
+    `before_trial`, when set, is waited for before a dry run is forwarded.
+    """
 
     def __init__(self, upstream: str, session: aiohttp.ClientSession) -> None:
         self._upstream, self._session = upstream, session
         self.faults: deque[Fault] = deque()
         self.evictions = 0
+        self.before_trial: Callable[[], Awaitable[None]] | None = None
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         is_eviction = request.method == "POST" and request.path.endswith("/eviction")
         body = await request.read()
         fault = None
+        if is_eviction and b"dryRun" in body and self.before_trial is not None:
+            await self.before_trial()
         if is_eviction and b"dryRun" not in body:
             self.evictions += 1
             fault = self.faults.popleft() if self.faults else None

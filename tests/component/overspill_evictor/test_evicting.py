@@ -24,8 +24,11 @@ from overspill_events.catalog import (
     ReturnSettled,
 )
 from overspill_events.reasons import GateReason, HoldReason, Place, RefusalReason
+from overspill_evictor import service
+from overspill_evictor.cluster import Cluster
+from overspill_kube.client import Client
 from overspill_kube.resources import PODS
-from overspill_runtime.clock import SystemClock
+from overspill_runtime.clock import Clock, SystemClock
 from tests.component.overspill_evictor.home import HOME, VIRTUAL, Home
 from tests.component.overspill_evictor.proxy import Fault, eviction_proxy
 from tests.support.house import eventually, house
@@ -227,6 +230,42 @@ async def test_an_eviction_without_an_answer_is_found_out(place: Home, tmp_path:
     places = [one.place for one in await place.told(ReturnSettled)]
     assert places == ([Place.HOME] if fault is Fault.LOSE_ANSWER else [Place.NOT_EVICTED, Place.HOME])
     assert len(await place.told(ReturnIntended)) == len(places)
+
+
+async def test_home_that_fills_up_while_the_trial_lasts_gets_nobody(
+    place: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last room is taken after plan and look, and the evictor has heard of it: no intent, no eviction, told why."""
+    await place.build(gpus=1, replicas=2)
+    for _ in range(2):
+        await place.replica(on=VIRTUAL)
+    copies: list[Cluster] = []
+
+    class Followed(Cluster):
+        def __init__(self, client: Client, clock: Clock) -> None:
+            super().__init__(client, clock)
+            copies.append(self)
+
+    async def heard() -> bool:
+        return copies[0].pods.get("default", "other") is not None
+
+    async def fill() -> None:
+        if not await heard():
+            await place.house.pod("other", 1, on=HOME)
+            await eventually(heard)
+
+    monkeypatch.setattr(service, "Cluster", Followed)
+    async with eviction_proxy(place.house.kubeconfig, tmp_path) as (proxy, kubeconfig):
+        proxy.before_trial = fill
+        async with place.evictor(KUBECONFIG=str(kubeconfig)):
+
+            async def told_why() -> bool:
+                return HoldReason.NO_HOME_FIT in [held.reason for held in await place.told(PodHeld)]
+
+            await eventually(told_why)
+            assert proxy.evictions == 0
+    assert await place.told(ReturnIntended) == []
+    assert await place.leaving() == set()
 
 
 async def intended(place: Home, name: str) -> ReturnIntended:

@@ -13,7 +13,7 @@ from overspill_events.envelope import Envelope
 from overspill_events.reasons import RefusalReason
 from overspill_evictor.live import Seen, objection
 from overspill_evictor.memory import Memory
-from overspill_evictor.policy import Return, decide
+from overspill_evictor.policy import Hold, Return, decide
 from overspill_evictor.settling import Settlement, not_evicted, pod_ref, rests_on_absence, settle, successors
 from overspill_evictor.snapshot import Snapshot
 from tests.unit.overspill_evictor.cluster import NOW, RULES, home, pod, replica_set, virtual
@@ -99,7 +99,11 @@ class World:
             self.carry_out(planned, answers[number % len(answers)] if answers else "evicted", together)
 
     def carry_out(self, planned: Return, answer: str, together: frozenset[str]) -> None:
-        """As the shell does: last look at the truth, intent, eviction, result."""
+        """As the shell does: judged anew, last look at the truth, intent, eviction, result."""
+        judged = decide(self.snapshot(), self.now(), self.rules).about(planned.pod)
+        if isinstance(judged, Hold):
+            return
+        planned = judged
         uid, name = planned.pod.metadata.uid, planned.pod.metadata.name
         leaving = (together - {uid}) | {one.uid for one in self.memory.open_of(planned.owner.uid)}
         owned = tuple(one for one in self.pods(self.truth) if one.metadata.owner_references[0].uid == planned.owner.uid)

@@ -347,3 +347,24 @@ def test_every_answer_is_for_a_different_pod() -> None:
     plan = plan_of(snapshot(home(), virtual(), pod("a"), pod("b"), pod("c", phase="Pending"), *serving(1)))
     answers: list[Return | Hold] = [*plan.returns, *plan.holds]
     assert sorted(one.pod.metadata.name for one in answers) == ["a", "b", "c"]
+
+
+def test_a_plan_made_again_counts_what_was_begun_once() -> None:
+    """Two pods, room for two, the first is intended: the second still returns; without its room it stays and says why.
+
+    The first one, asked about again, is leaving already.
+    """
+    first, second = pod("a", owner="a"), pod("b", owner="b")
+    owners = [replica_set("a", replicas=2), replica_set("b", replicas=2)]
+    rest = [virtual(), first, second, *owners, *serving(1, name="a"), *serving(1, name="b")]
+    intended = msgspec.structs.replace(open_return("a", owner="a"), siblings=frozenset({"p-a-home-0"}))
+    begun = {"open_returns": (intended,)}
+    again = plan_of(snapshot(home(gpus=2), *rest, **begun))
+    answer = again.about(second)
+    assert isinstance(answer, Return)
+    assert (answer.home_node, answer.home_free_gpus) == ("home-1", 1)
+    assert isinstance(gone := again.about(first), Hold)
+    assert (gone.reason, gone.detail) == (HoldReason.UNKNOWN, "it is gone or leaving already")
+    filler = pod("filler", node="home-1", owner=None, spillable=False)
+    assert isinstance(short := plan_of(snapshot(home(gpus=2), *rest, filler, **begun)).about(second), Hold)
+    assert short.reason is HoldReason.NO_HOME_FIT
