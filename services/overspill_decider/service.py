@@ -13,6 +13,7 @@ import msgspec
 
 from overspill_bus import BusUnavailable, Published, Recorded
 from overspill_decider.metrics import Metrics
+from overspill_decider.numbering import Numbering
 from overspill_decider.override import ANNOTATIONS, Malformed, read_override
 from overspill_decider.policy import Decision, Gate, active_drifts, decide, event_of, is_news, judge_drift
 from overspill_decider.settings import Settings
@@ -62,6 +63,7 @@ class Decider:
         self._rules = context.settings.rules()
         self._metrics = metrics
         self._state = State()
+        self._numbering = Numbering()
         self._caught_up = asyncio.Event()
         self._wake = asyncio.Event()
         self._control = Control(
@@ -93,7 +95,7 @@ class Decider:
         while True:
             try:
                 async for recorded in self._context.bus.read(self._filters(NEWEST), last_per_subject=True):
-                    self._hear(recorded)
+                    self._take(recorded, self._numbering.of(recorded.envelope.stream_sequence or 0))
             except BusUnavailable as error:
                 self._hold("bus", error)
                 await self._context.clock.sleep(self._settings.interval)
@@ -101,12 +103,15 @@ class Decider:
                 return
 
     def _hear(self, recorded: Recorded) -> None:
+        self._take(recorded, self._numbering.heard(recorded.envelope.stream_sequence or 0))
+
+    def _take(self, recorded: Recorded, number: int) -> None:
         if self._is_from_the_future(recorded):
             # It would look fresh for as long as that clock is ahead, and hide every true one after it.
             self._metrics.holds.labels("clock").inc()
             self._context.log.warning("ahead-of-time", source=recorded.envelope.source, time=recorded.envelope.time)
             return
-        self._apply(recorded.event, recorded.envelope)
+        self._apply(recorded.event, recorded.envelope, number)
         if isinstance(recorded.event, CapacitySampled):
             self._wake.set()
 
@@ -233,10 +238,11 @@ class Decider:
     async def _record(self, event: Event, *, caused_by: Envelope | None) -> None:
         """On the stream first, then in our state. Raises BusUnavailable: it is in neither, or following brings it."""
         published: Published = await self._context.bus.publish(event, caused_by=caused_by, must_ack=True)
-        self._apply(event, msgspec.structs.replace(published.envelope, stream_sequence=published.sequence))
+        self._apply(event, published.envelope, self._numbering.of(published.sequence))
 
-    def _apply(self, event: Event | None, envelope: Envelope) -> None:
-        self._state = apply(self._state, event, envelope, pool=self._settings.pool, rules=self._rules)
+    def _apply(self, event: Event | None, envelope: Envelope, number: int) -> None:
+        numbered = msgspec.structs.replace(envelope, stream_sequence=number)
+        self._state = apply(self._state, event, numbered, pool=self._settings.pool, rules=self._rules)
 
     def _measure(self, gate: Gate) -> None:
         self._metrics.gate_open.labels(gate.node).set(gate.is_open)

@@ -8,6 +8,7 @@ import signal
 import sys
 from datetime import timedelta
 
+import nats
 import pytest
 
 from overspill_bus import BusSettings, connect
@@ -27,6 +28,7 @@ from overspill_events.catalog import (
     Reading,
     ReturnIntended,
     ReturnSettled,
+    ServiceStarted,
 )
 from overspill_events.names import BASE_TAINT, SWITCH_TAINT, VIRTUAL_LABEL
 from overspill_events.reasons import GateReason, Place, Source, UnknownCause, Verdict
@@ -36,7 +38,7 @@ from overspill_kube.resources import NODES
 from overspill_runtime.clock import SystemClock
 from overspill_runtime.settings import load
 from overspill_service import serve
-from tests.support.house import CLUSTER, eventually, house, running
+from tests.support.house import CLUSTER, PATIENCE_S, eventually, house, running
 
 NODE = "virtual"
 TAINTS = (
@@ -269,6 +271,28 @@ async def test_with_the_bus_away_nothing_flips_and_afterwards_it_goes_on(home, n
         await gate_is(home, is_open=True)
         await told(home, GateOpened)
     assert await flips(home) == [OPENED]
+
+
+async def test_a_stream_made_anew_is_believed_though_its_numbers_are_small(home, neighbours):
+    """Drift that was raised at a high number is cleared in the new stream, once, and the gate it kept open closes."""
+    for _ in range(2000):
+        home.others.emit(ServiceStarted(service="others", version="1", mode="act"))
+    assert await home.others.flush(PATIENCE_S)
+    neighbours.query, neighbours.free, neighbours.stuck = 20.0, 20.0, 2
+    async with running(decider(home)):
+        await told(home, DriftDetected)
+        await gate_is(home, is_open=True)
+        await told(home, GateOpened)
+        client = await nats.connect(home.nats.url)
+        await client.jetstream().delete_stream("EVENTS")
+        await client.close()
+        neighbours.stuck = 0
+        await gate_is(home, is_open=False)
+        await told(home, GateClosed)
+    assert [type(one.event) for one in await home.events(DriftDetected, DriftCleared, GateOpened, GateClosed)] == [
+        DriftCleared,
+        GateClosed,
+    ]
 
 
 async def test_it_starts_with_the_bus_away(home, neighbours):
