@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from overspill_bridge import nodeobject
 from tests.cluster.controlplane.start import ControlPlane, control_plane
 from tests.contract.kubernetes.client import JSON_PATCH, STRATEGIC_PATCH, Api, Object, Reply, endpoint_of, eventually
 from tests.contract.kubernetes.objects import make_ready
@@ -31,6 +32,10 @@ CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 SWITCH = {"key": "overspill.dev/home-has-room", "value": "true", "effect": "NoSchedule"}
 BASE = {"key": "overspill.dev/external", "value": "true", "effect": "NoSchedule"}
 VIRTUAL = {"overspill.dev/virtual": "true"}
+GATE = {"name": "overspill.dev/admission"}
+# An owner that does not exist: the garbage collector deletes what only such ones own.
+NOBODYS = {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "u-0"}]}
+IMAGE = {"spec": {"containers": [{"name": "main", "image": "other"}]}}
 SYSTEM_PODS = "/api/v1/namespaces/kube-system/pods"
 # No kubelet keeps the nodes here; nobody may taint them for that in the middle of a test.
 SILENCE = ("--node-monitor-grace-period=1h",)
@@ -326,6 +331,116 @@ async def test_the_bridge_writes_its_own_nodes(plane: ControlPlane, admin: Api) 
 
 
 @pytest.mark.usefixtures("nodes")
+async def test_the_bridge_gives_its_nodes_its_own_taints_only(plane: ControlPlane, admin: Api) -> None:
+    def node(**more: Any) -> Object:
+        return {"metadata": {"name": "overspill-four", "labels": VIRTUAL, **more}, "spec": {"taints": [BASE, SWITCH]}}
+
+    why, url = "no other taint", f"{NODES}/overspill-four"
+    evicting = {"key": "x", "effect": "NoExecute"}
+    async with acting_as(plane, "bridge") as bridge:
+        refused(await bridge.post(NODES, node() | {"spec": {"taints": [BASE, SWITCH, evicting]}}), why)
+        refused(await bridge.post(NODES, node() | {"spec": {"taints": [SWITCH | {"effect": "NoExecute"}]}}), why)
+        refused(await bridge.post(NODES, node(**NOBODYS)), "may not give a node owners")
+        (await bridge.post(NODES, node())).ok()
+        await make_ready(admin, "overspill-four")  # from now on nobody else writes its taints
+        before = (await admin.get(url)).ok()["spec"]["taints"]
+        refused(await taints(bridge, "overspill-four", *before, evicting), why)
+        refused(await taints(bridge, "overspill-four", *before, BASE | {"effect": "NoExecute"}), why)
+        refused(await bridge.patch(url, {"metadata": NOBODYS}), "may not give a node owners")
+        # Others' taints stay, and the base taint comes back behind them.
+        (await taints(admin, "overspill-four", SWITCH, evicting)).ok()
+        refused(await taints(bridge, "overspill-four", SWITCH), why)
+        (await taints(bridge, "overspill-four", SWITCH, evicting, BASE)).ok()
+
+
+@pytest.mark.usefixtures("nodes")
+async def test_the_bridge_labels_a_node_again_that_is_virtual_by_its_status(plane: ControlPlane, admin: Api) -> None:
+    label, version = {"metadata": {"labels": VIRTUAL}}, {"status": {"nodeInfo": {"kubeletVersion": nodeobject.VERSION}}}
+    for name in ("overspill-five", "overspill-homely"):
+        (await admin.post(NODES, {"metadata": {"name": name}})).ok()
+    (await admin.patch(f"{NODES}/overspill-five/status", version, STRATEGIC_PATCH)).ok()
+    async with acting_as(plane, "bridge") as bridge:
+        refused(await bridge.patch(f"{NODES}/overspill-homely", label), "labelled overspill.dev/virtual only")
+        refused(await bridge.patch(f"{NODES}/overspill-homely/status", version, STRATEGIC_PATCH), "labelled")
+        refused(await bridge.patch(f"{NODES}/overspill-five", {"metadata": {"labels": {"a": "b"}}}), "labelled")
+        (await bridge.patch(f"{NODES}/overspill-five", label)).ok()
+
+
+@pytest.mark.usefixtures("nodes")
+async def test_the_bridge_marks_a_spilled_pod_and_changes_nothing_else_of_it(plane: ControlPlane, admin: Api) -> None:
+    url, why = f"{PODS}/marked", "annotations, tolerations and status only"
+    (await admin.post(PODS, pod(SPILLABLE, meta={"name": "marked"}, nodeName="overspill-one"))).ok()
+    longer = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
+    async with acting_as(plane, "bridge") as bridge:
+        mark = {"metadata": {"annotations": {"overspill.dev/instance": "i"}}}
+        (await bridge.patch(url, mark)).ok()
+        (await bridge.patch(url, [{"op": "add", "path": "/spec/tolerations/-", "value": longer}], JSON_PATCH)).ok()
+        for change in (NOBODYS, {"labels": {"a": "b"}}, {"labels": None}, {"finalizers": ["example.com/a"]}):
+            refused(await bridge.patch(url, {"metadata": change}), why)
+        # The server itself keeps owners out of a status.
+        refused(await bridge.patch(f"{url}/status", {"metadata": {"labels": {"a": "b"}}}), why)
+        refused(await bridge.patch(url, IMAGE, STRATEGIC_PATCH), why)
+        refused(await bridge.patch(url, {"spec": {"activeDeadlineSeconds": 1}}), why)
+
+
+@pytest.mark.usefixtures("nodes")
+async def test_the_admitter_opens_the_gate_of_a_pod_and_nothing_else(plane: ControlPlane, admin: Api) -> None:
+    other = {"name": "example.com/other"}
+    queued, plain, old = f"{PODS}/gated", f"{PODS}/no-queue", f"{PODS}/old"
+    by_annotation = {"name": "old", "annotations": QUEUED}
+    (await admin.post(PODS, pod(QUEUED, meta={"name": "gated"}, schedulingGates=[other, GATE]))).ok()
+    (await admin.post(PODS, pod({}, meta={"name": "no-queue"}, schedulingGates=[GATE]))).ok()
+    (await admin.post(PODS, pod({}, meta=by_annotation, schedulingGates=[GATE]))).ok()
+
+    def gates(*left: Object) -> list[Object]:
+        return [{"op": "replace", "path": "/spec/schedulingGates", "value": [*left]}]
+
+    async with acting_as(plane, "admitter") as admitter:
+        for change in (
+            *({field: {"a": "b"}} for field in ("labels", "annotations")),
+            {"labels": None},
+            {"finalizers": ["example.com/a"]},
+            NOBODYS,
+        ):
+            refused(await admitter.patch(queued, {"metadata": change}), "change no labels, annotations, finalizers")
+        refused(await admitter.patch(queued, gates(GATE), JSON_PATCH), "no other gate")
+        refused(await admitter.patch(queued, gates(), JSON_PATCH), "no other gate")
+        refused(await admitter.patch(plain, gates(), JSON_PATCH), "team/no-queue names none")
+        for path, value in (
+            ("containers/0/image", "other"),
+            ("nodeSelector", {"a": "b"}),
+            ("tolerations/-", {"operator": "Exists"}),
+        ):
+            change = {"op": "add", "path": f"/spec/{path}", "value": value}
+            refused(await admitter.patch(queued, [*gates(other), change], JSON_PATCH), "nothing else of a pod's spec")
+        (await admitter.patch(queued, gates(other), JSON_PATCH)).ok()
+        (await admitter.patch(old, gates(), JSON_PATCH)).ok()
+        # What runs is none of its business.
+        (await admin.post(PODS, pod(QUEUED, meta={"name": "bound"} | KNOWN | OWNED, nodeName="home"))).ok()
+        refused(await admitter.patch(f"{PODS}/bound", IMAGE, STRATEGIC_PATCH), "nothing else of a pod's spec")
+        refused(await admitter.patch(f"{PODS}/bound", {"metadata": NOBODYS}), "finalizers or owners")
+
+
+@pytest.mark.usefixtures("nodes")
+async def test_the_admitter_lets_queued_jobs_run_and_nothing_else(plane: ControlPlane, admin: Api) -> None:
+    for name, labels, noted in (("queued", QUEUED, {}), ("nightly", {}, {}), ("annotated", {}, QUEUED)):
+        body = job(labels, [container()], suspend=True)
+        body["metadata"] |= {"name": name, "annotations": noted}
+        (await admin.post(JOBS, body)).ok()
+    queued, run = f"{JOBS}/queued", {"spec": {"suspend": False}}
+    async with acting_as(plane, "admitter") as admitter:
+        refused(await admitter.patch(f"{JOBS}/nightly", run), "team/nightly names none")
+        for change in (NOBODYS, {"labels": {"a": "b"}}, {"annotations": {"a": "b"}}, {"finalizers": ["example.com/a"]}):
+            refused(await admitter.patch(queued, {"metadata": change} | run), "finalizers or owners")
+        scheduling = {"template": {"spec": {"nodeSelector": {"a": "b"}}}}
+        for change in ({"parallelism": 50}, {"activeDeadlineSeconds": 1}, scheduling):
+            refused(await admitter.patch(queued, {"spec": change | run["spec"]}), "nothing else of its spec")
+        for name in ("queued", "annotated"):
+            (await admitter.patch(f"{JOBS}/{name}", run)).ok()
+        refused(await admitter.patch(queued, {"spec": {"suspend": True}}), "suspend none")
+
+
+@pytest.mark.usefixtures("nodes")
 async def test_the_bridge_touches_pods_of_virtual_nodes_only(plane: ControlPlane, admin: Api) -> None:
     for name, node in (("spilled", "overspill-one"), ("at-home", "home")):
         body = pod({}, meta={"name": name}, nodeName=node, terminationGracePeriodSeconds=60)
@@ -381,6 +496,15 @@ async def test_protected_namespaces_are_left_alone(plane: ControlPlane, admin: A
         # Like any kubelet it confirms the end of a DaemonSet's pod that somebody deleted.
         (await admin.delete(f"{system}/two")).ok()
         (await bridge.delete(f"{system}/two", {"gracePeriodSeconds": 0})).ok()
+
+
+@pytest.mark.usefixtures("nodes")
+async def test_the_server_finds_no_fault_with_the_policies(admin: Api) -> None:
+    """It checks the types of their expressions, and says what it thinks of them in their status."""
+    for one in (policy for policy in documents(INSTALL) if policy["kind"] == "ValidatingAdmissionPolicy"):
+        url = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{one['metadata']['name']}"
+        found = await admin.eventually(url, lambda policy: "typeChecking" in policy.get("status", {}), "types checked")
+        assert found["status"]["typeChecking"] == {}, one["metadata"]["name"]
 
 
 @pytest.mark.usefixtures("nodes")

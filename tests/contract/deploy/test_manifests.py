@@ -101,8 +101,26 @@ def test_nothing_is_allowed_by_default() -> None:
     default = next(policy for policy in by_kind("NetworkPolicy") if not policy["spec"]["podSelector"])
     assert default["spec"]["policyTypes"] == ["Ingress", "Egress"]
     assert "ingress" not in default["spec"]
-    world = [name_of(one) for one in by_kind("NetworkPolicy") if "0.0.0.0/0" in str(one)]
-    assert world == ["NetworkPolicy/overspill-system/overspill-bridge"], "the bridge alone talks to the world"
+    world = {name_of(one): one for one in by_kind("NetworkPolicy") if "ipBlock" in str(one)}
+    assert list(world) == ["NetworkPolicy/overspill-system/overspill-bridge"], "the bridge alone reaches every port"
+    blocks = [
+        to["ipBlock"]
+        for one in world.values()
+        for rule in one["spec"]["egress"]
+        for to in rule.get("to", ())
+        if "ipBlock" in to
+    ]
+    assert blocks == [
+        {"cidr": "0.0.0.0/0", "except": ["169.254.169.254/32"]},
+        {"cidr": "::/0", "except": ["fd00:ec2::254/128"]},
+    ], "a cloud's metadata service hands out the node's credentials"
+
+
+def test_what_reaches_any_host_does_so_on_the_api_servers_ports() -> None:
+    for policy in by_kind("NetworkPolicy"):
+        for rule in policy["spec"].get("egress", ()):
+            if "to" not in rule:
+                assert {one["port"] for one in rule["ports"]} == {443, 6443}, name_of(policy)
 
 
 def test_budgets_never_block_a_drain() -> None:
