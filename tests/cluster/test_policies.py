@@ -441,6 +441,25 @@ async def test_the_admitter_lets_queued_jobs_run_and_nothing_else(plane: Control
 
 
 @pytest.mark.usefixtures("nodes")
+async def test_comparing_a_huge_workload_is_not_too_much_for_the_server(plane: ControlPlane, admin: Api) -> None:
+    """An expression that exceeds its budget would refuse: such a pod would never be admitted, nor marked."""
+    environment = [{"name": f"V{number}", "value": "v" * 100} for number in range(100)]
+    many = [container(name=f"c{number}") | {"env": environment} for number in range(50)]
+    run, mark = {"spec": {"suspend": False}}, {"metadata": {"annotations": {"overspill.dev/instance": "i"}}}
+    waiting = job(QUEUED, many, suspend=True)
+    waiting["metadata"]["name"] = "huge"
+    (await admin.post(JOBS, waiting)).ok()
+    (await admin.post(PODS, pod(QUEUED, containers=many, meta={"name": "huge"}))).ok()
+    (await admin.post(PODS, pod({}, containers=many, meta={"name": "huge-outside"}, nodeName="overspill-one"))).ok()
+    opened = [{"op": "replace", "path": "/spec/schedulingGates", "value": []}]
+    async with acting_as(plane, "admitter") as admitter:
+        (await admitter.patch(f"{JOBS}/huge", run)).ok()
+        (await admitter.patch(f"{PODS}/huge", opened, JSON_PATCH)).ok()
+    async with acting_as(plane, "bridge") as bridge:
+        (await bridge.patch(f"{PODS}/huge-outside", mark)).ok()
+
+
+@pytest.mark.usefixtures("nodes")
 async def test_the_bridge_touches_pods_of_virtual_nodes_only(plane: ControlPlane, admin: Api) -> None:
     for name, node in (("spilled", "overspill-one"), ("at-home", "home")):
         body = pod({}, meta={"name": name}, nodeName=node, terminationGracePeriodSeconds=60)
