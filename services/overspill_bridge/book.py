@@ -15,7 +15,7 @@ from overspill_events.names import CLUSTER_TAG, NODE_TAG, POD_TAG, POD_UID_TAG
 from overspill_events.reasons import InstanceEnd
 from overspill_providers.protocol import Instance, Inventory
 
-PASSES_BEFORE_OLD_PODS = 2  # complete lists before a pod bound under an earlier leader may get an instance
+PASSES_BEFORE_OLD_PODS = 2  # complete lists before absence is believed of a pod bound under an earlier leader
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -44,11 +44,15 @@ def key_of(pod_uid: str) -> str:
 
 
 class Book:
-    """All sightings and flights, by pod UID."""
+    """All sightings and flights, by pod UID.
 
-    def __init__(self, *, identity: Identity, providers: Iterable[str]) -> None:
+    `all_shown_at`: lists begun before that moment may still lack what an earlier leader created last.
+    """
+
+    def __init__(self, *, identity: Identity, providers: Iterable[str], all_shown_at: float) -> None:
         self.identity = identity
-        self.passes: dict[str, int] = dict.fromkeys(providers, 0)  # complete lists per provider
+        self.passes: dict[str, int] = dict.fromkeys(providers, 0)  # complete lists begun since then, per provider
+        self._all_shown_at = all_shown_at
         self._sightings: dict[str, dict[tuple[str, str], Sighting]] = {}
         self._flights: dict[str, Flight] = {}
         self._tally = Tally()
@@ -71,7 +75,8 @@ class Book:
         """Whether an unseen instance for a pod can be ruled out.
 
         A pod bound while this process led has no instance that it did not make; for an older one every provider must
-        have listed completely twice, since a predecessor's last create may have arrived after the first.
+        have listed completely twice since its lists no longer lag behind our predecessor, whose last create may even
+        have arrived after the first.
         """
         return new_pod or all(count >= PASSES_BEFORE_OLD_PODS for count in self.passes.values())
 
@@ -130,7 +135,7 @@ class Book:
                 if self._see(provider, instance, started_at):
                     changed.add(instance.tags[POD_UID_TAG])
         if inventory.complete:
-            self.passes[provider] += 1
+            self.passes[provider] += started_at >= self._all_shown_at
             changed |= self._miss(provider, seen, started_at)
         return changed
 

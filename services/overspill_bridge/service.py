@@ -68,7 +68,7 @@ def make_world(
         clock=context.clock,
         identity=identity,
         pods=Pods(),
-        book=Book(identity=identity, providers=names),
+        book=Book(identity=identity, providers=names, all_shown_at=context.clock.monotonic() + settings.list_lag),
         providers={provider.name: provider for provider in providers},
         desks={
             name: Desk(name, cooldown=settings.offering_cooldown, silence=settings.sample_silence) for name in names

@@ -20,7 +20,7 @@ from overspill_events.catalog import (
     ProviderSampled,
     SpillDeferred,
 )
-from overspill_events.names import CLUSTER_TAG, NODE_TAG, PROVIDER_ANNOTATION
+from overspill_events.names import CLUSTER_TAG, INSTANCE_ANNOTATION, NODE_TAG, PROVIDER_ANNOTATION
 from overspill_events.reasons import InstanceEnd, SpillReason
 from tests.support.bridge_place import NODE, bridge_place, said, tags_for
 from tests.support.cloud import cloud
@@ -376,6 +376,23 @@ async def test_pods_of_a_provider_that_is_not_configured_any_more_are_left_as_th
 
         await place.eventually(one_left)
         assert (await place.get("runs")).status.phase == "Running"
+
+
+async def test_a_new_leader_believes_no_absence_while_lists_may_lag_behind_its_predecessor(tmp_path):
+    async with bridge_place(tmp_path) as place:
+        marks = {PROVIDER_ANNOTATION: "fake", INSTANCE_ANNOTATION: "made-by-a-predecessor"}
+        pod = await place.pod("young", annotations=marks)
+        await place.start_bridge(list_lag="40")
+
+        async def answered():
+            return any(event.healthy for event in await said(place, ProviderSampled))
+
+        await place.eventually(answered)
+        await asyncio.sleep(2.0)  # ten polls, a resync
+        assert (await place.get("young")).status.phase == "Pending"
+        shown = await place.cloud.rent("x", tags=await tags_for(place, pod.metadata.uid, name="default/young"))
+        await place.phase("young", "Running")
+        assert [i["id"] for i in (await place.cloud.audit())["instances"]] == [shown]
 
 
 async def test_a_renamed_provider_still_ends_the_instance_of_a_pod_that_was_deleted_meanwhile(tmp_path):

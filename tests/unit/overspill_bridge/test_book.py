@@ -13,8 +13,8 @@ from tests.support.bridge_cases import IDENTITY, UID, instance
 LAG = 10.0
 
 
-def book(*providers):
-    return Book(identity=IDENTITY, providers=providers or ("fake",))
+def book(*providers, all_shown_at=0.0):
+    return Book(identity=IDENTITY, providers=providers or ("fake",), all_shown_at=all_shown_at)
 
 
 def complete(*instances):
@@ -152,6 +152,18 @@ def test_old_pods_need_two_complete_lists_of_every_provider():
     one.merge("other", partial(), started_at=2.0)
     assert not one.knows_enough(new_pod=False)
     one.merge("other", complete(), started_at=3.0)
+    assert one.knows_enough(new_pod=False)
+
+
+def test_lists_that_may_lag_behind_the_last_leader_prove_nothing_about_old_pods():
+    one = book(all_shown_at=30.0)
+    for at in (1.0, 2.0, 29.9):
+        one.merge("fake", complete(), started_at=at)
+    assert not one.knows_enough(new_pod=False)
+    assert one.knows_enough(new_pod=True)
+    one.merge("fake", complete(), started_at=30.0)
+    assert not one.knows_enough(new_pod=False)
+    one.merge("fake", complete(), started_at=31.0)
     assert one.knows_enough(new_pod=False)
 
 
