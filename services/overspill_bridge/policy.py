@@ -234,8 +234,8 @@ def _present(case: Case, rules: Rules) -> Decision | None:
         return Keep(sighting=kept, desired=desired)
     if instance.state in (InstanceState.UNKNOWN, InstanceState.STOPPING) or podstatus.is_started(case.pod):
         return Keep(sighting=kept, desired=None)
-    age = (case.now - instance.created_at).total_seconds()
-    if age >= rules.start_deadline and case.moment - kept.noted_at >= min(rules.start_deadline, rules.list_lag):
+    # Counted on our own clock, since a provider's may be wrong; under a new leader anew, never too short.
+    if case.moment - kept.noted_at >= rules.start_deadline:
         return End(targets=(kept,), end=InstanceEnd.START_DEADLINE, release=True)
     # A pod that nobody has written a status for is left alone: the next thing to say is that it runs.
     written = bool(case.pod.status.container_statuses)

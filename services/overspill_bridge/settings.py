@@ -26,10 +26,8 @@ class Settings(CommonSettings, frozen=True, kw_only=True):
     poll_interval: Seconds = 5.0  # one list and one look at the offerings per provider
     sample_silence: Seconds = 30.0  # a provider is reported at least this often, changed or not
     resync_interval: Seconds = 60.0  # every pod is looked at this often, changed or not
-    list_lag: Annotated[float, Meta(ge=0)] = (
-        30.0  # how long a provider's list may lack what it has just created; a new leader waits for it
-    )
-    start_deadline: Seconds = 900.0  # from creation to running; then another offering is tried
+    list_lag: Annotated[float, Meta(ge=0)] = 30.0  # how long a list may lack a new instance; a new leader waits for it
+    start_deadline: Seconds = 900.0  # to running, from creation or the leader's first sight; then another offering
     offering_cooldown: Seconds = 60.0  # an offering, or an account, that refused is left alone this long
     retry_min: Seconds = 1.0  # a pod without an instance is tried again after this, doubling …
     retry_max: Seconds = 60.0  # … up to this

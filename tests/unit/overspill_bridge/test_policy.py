@@ -98,15 +98,21 @@ def test_running_is_shown_and_starting_is_not_unless_something_was_written():
 
 
 def test_an_instance_that_does_not_start_is_given_up_but_a_pod_that_ran_is_not_restarted():
-    old = NOW - timedelta(seconds=601)
-    decision = decide(case(pod(), sighting(S.STARTING, created_at=old)), RULES)
+    old = sighting(S.STARTING, noted_at=MOMENT - 601)
+    decision = decide(case(pod(), old), RULES)
     assert (type(decision), decision.end, decision.release) == (End, InstanceEnd.START_DEADLINE, True)
-    assert isinstance(decide(case(pod(status=RAN), sighting(S.STARTING, created_at=old)), RULES), Keep)
+    assert isinstance(decide(case(pod(status=RAN), old), RULES), Keep)
 
 
-def test_a_provider_whose_clock_is_wrong_does_not_have_instances_given_up_at_once():
-    ancient = sighting(S.STARTING, created_at=NOW - timedelta(days=1), noted_at=MOMENT - 1)
-    assert isinstance(decide(case(pod(), ancient), RULES), Keep)
+@pytest.mark.parametrize("wrong", [timedelta(days=-1), timedelta(days=1)])
+@pytest.mark.parametrize("created_here", [True, False])
+def test_a_provider_whose_clock_is_wrong_has_no_instance_given_up_sooner_or_later(wrong, created_here):
+    young, old = (
+        sighting(S.STARTING, created_at=NOW + wrong, noted_at=MOMENT - age, created_here=created_here)
+        for age in (599, 600)
+    )
+    assert isinstance(decide(case(pod(), young), RULES), Keep)
+    assert isinstance(decide(case(pod(), old), RULES), End)
 
 
 @pytest.mark.parametrize("trace", ["started", "marked", "seen"])
