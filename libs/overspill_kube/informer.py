@@ -76,6 +76,7 @@ class Informer(Generic[T]):
         self._version: str | None = None  # to watch from; None: list first
         self._listed = False
         self._contact: float | None = None
+        self._synced_since = 0.0
         self._failures = 0
         self._revision = 0
         self._reported = 0
@@ -103,6 +104,10 @@ class Informer(Generic[T]):
     def last_contact_age(self) -> float:
         """Seconds since the server was last heard (a bookmark counts); infinite when it never was."""
         return math.inf if self._contact is None else self._client.clock.monotonic() - self._contact
+
+    def synced_for(self) -> float:
+        """Seconds without an interruption for which `is_synced` has held; zero when it does not hold now."""
+        return self._client.clock.monotonic() - self._synced_since if self.is_synced else 0.0
 
     @property
     def revision(self) -> int:
@@ -220,6 +225,7 @@ class Informer(Generic[T]):
         was_synced = self.is_synced
         self._contact = self._client.clock.monotonic()
         if not was_synced:
+            self._synced_since = self._contact
             self._stir()
 
     def _contact_after(self, moment: float) -> float:

@@ -1,7 +1,7 @@
 """The cluster as the evictor sees it: live copies, and since when each gate is seen closed.
 
 The settling time of a gate is what this process has seen without interruption: time in which nobody looked does not
-count. It must not know what is decided from it.
+count, nor does a jump of the wall clock. It must not know what is decided from it.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class Cluster:
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._clock = clock
-        self._closed: dict[str, tuple[str, datetime]] = {}  # virtual node → its UID, seen closed since
+        self._closed: dict[str, tuple[str, float]] = {}  # virtual node → its UID, seen closed since (monotonic)
         self.nodes = Informer(client, NODES, on_change=self._node_changed)
         self.pods = Informer(client, PODS)
         self.replica_sets = Informer(client, REPLICA_SETS)
@@ -56,7 +56,7 @@ class Cluster:
             pods=tuple(self.pods.items.values()),
             replica_sets={one.metadata.uid: one for one in self.replica_sets.items.values()},
             quotas=tuple(self.quotas.items.values()),
-            gate_closed_since=self._closed_since(memory.gate_closed_at),
+            gate_closed_for=self._closed_for(memory.gate_closed_at),
             open_returns=tuple(memory.open.values()),
             heirs=dict(memory.heirs),
             failures=dict(memory.failures),
@@ -72,9 +72,14 @@ class Cluster:
             "resourcequotas": self.quotas,
         }
 
-    def _closed_since(self, told: Mapping[str, datetime]) -> dict[str, datetime]:
-        """The later of what the decider said and what was seen here."""
-        return {name: max(seen, told.get(name, seen)) for name, (_, seen) in self._closed.items()}
+    def _closed_for(self, told: Mapping[str, datetime]) -> dict[str, float]:
+        """Seconds: the fewest of what was seen here and what has passed since the decider said so."""
+        looked, monotonic, now = self.nodes.synced_for(), self._clock.monotonic(), self._clock.now()
+        closed = {name: min(looked, monotonic - since) for name, (_, since) in self._closed.items()}
+        return {
+            name: min(seen, (now - told[name]).total_seconds()) if name in told else seen
+            for name, seen in closed.items()
+        }
 
     def _node_changed(self, change: Change[Node]) -> None:
         node = change.object
@@ -82,4 +87,4 @@ class Cluster:
         if change.kind is ChangeKind.DELETED or not is_virtual(node) or not gate_is_closed(node):
             self._closed.pop(name, None)
         elif name not in self._closed or self._closed[name][0] != uid:
-            self._closed[name] = (uid, self._clock.now())
+            self._closed[name] = (uid, self._clock.monotonic())

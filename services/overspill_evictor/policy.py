@@ -172,10 +172,9 @@ class _Cycle:
     def _gate_is_not_settled(self, pod: Pod) -> Hold | None:
         """While the gate is open, or has hardly closed, the successor could overflow again."""
         name = pod.spec.node_name
-        since = self._snapshot.gate_closed_since.get(name)
-        if since is None or not gate_is_closed(self._nodes[name]):
+        closed, settle = self._snapshot.gate_closed_for.get(name), self._rules.gate_settle
+        if closed is None or not gate_is_closed(self._nodes[name]):
             return Hold(pod=pod, reason=HoldReason.GATE_OPEN)
-        closed, settle = (self._now - since).total_seconds(), self._rules.gate_settle
         if closed >= settle:
             return None
         # Without the seconds so far: the detail is told once, when the reason changes.

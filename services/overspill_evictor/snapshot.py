@@ -1,7 +1,6 @@
 """What a decision of the evictor rests on: the cluster, what is remembered, and the operator's rules. Pure."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from decimal import Decimal
 
 from msgspec import Struct
@@ -36,7 +35,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     pods: tuple[Pod, ...]
     replica_sets: Mapping[str, ReplicaSet]  # by UID
     quotas: tuple[ResourceQuota, ...] = ()
-    gate_closed_since: Mapping[str, datetime] = {}  # virtual nodes whose gate is closed
+    gate_closed_for: Mapping[str, float] = {}  # virtual nodes whose gate is closed → seconds seen so
     open_returns: tuple[OpenReturn, ...] = ()
     heirs: Mapping[str, str] = {}  # successor UID → predecessor UID, of settled returns
     failures: Mapping[str, Failures] = {}  # by owner UID

@@ -124,12 +124,11 @@ def snapshot(*objects: Any, closed_for: float = 600, **more: Any) -> Snapshot:
     """`objects` sorted by kind; the gates of virtual nodes have been closed for `closed_for` seconds."""
     nodes = tuple(one for one in objects if isinstance(one, Node))
     owners = [one for one in objects if isinstance(one, ReplicaSet)] or [replica_set()]
-    since = {node.metadata.name: NOW - timedelta(seconds=closed_for) for node in nodes}
     return Snapshot(
         nodes=nodes,
         pods=tuple(one for one in objects if isinstance(one, Pod)),
         replica_sets={one.metadata.uid: one for one in owners},
         quotas=tuple(one for one in objects if isinstance(one, ResourceQuota)),
-        gate_closed_since=more.pop("gate_closed_since", since),
+        gate_closed_for=more.pop("gate_closed_for", {node.metadata.name: closed_for for node in nodes}),
         **more,
     )

@@ -84,7 +84,7 @@ class World:
             nodes=self.nodes,
             pods=self.pods(self.copy),
             replica_sets={f"rs-{o}": replica_set(o, replicas=n) for o, n in OWNERS.items()},
-            gate_closed_since={"virtual-1": NOW},
+            gate_closed_for={"virtual-1": self.seconds},
             open_returns=tuple(memory.open.values()),
             heirs=dict(memory.heirs),
             failures=dict(memory.failures),

@@ -85,7 +85,7 @@ def test_pods_that_are_not_ours_to_move_are_not_even_judged() -> None:
     [
         (HoldReason.NOT_SYNCED, [virtual(ready=False), pod("away")], {}),
         (HoldReason.GATE_OPEN, [virtual(closed=False), pod("away")], {}),
-        (HoldReason.GATE_OPEN, [virtual(), pod("away")], {"gate_closed_since": {}}),
+        (HoldReason.GATE_OPEN, [virtual(), pod("away")], {"gate_closed_for": {}}),
         (HoldReason.GATE_SETTLING, [virtual(), pod("away")], {"closed_for": 59}),
         (HoldReason.OWNER_NOT_SUPPORTED, [virtual(), pod("away", owner=None)], {}),
         (HoldReason.OWNER_NOT_SUPPORTED, [virtual(), pod("away", owner_kind="Job")], {}),
