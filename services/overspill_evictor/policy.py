@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from overspill_capacity.nodes import is_ready as is_node_ready
-from overspill_capacity.nodes import is_virtual
+from overspill_capacity.nodes import is_virtual, selects_node, untolerated
 from overspill_capacity.requests import add, effective_requests
 from overspill_capacity.room import TERMINAL, HomeSnapshot
 from overspill_events.catalog import OwnerRef
@@ -118,6 +118,7 @@ class _Cycle:
     def __init__(self, snapshot: Snapshot, now: datetime, rules: Rules, *, slots: int) -> None:
         self._snapshot, self._now, self._rules = snapshot, now, rules
         self._nodes = {node.metadata.name: node for node in snapshot.nodes}
+        self._open = [node for node in snapshot.nodes if is_virtual(node) and not gate_is_closed(node)]
         self._owned: dict[str, list[Pod]] = defaultdict(list)
         for pod in snapshot.pods:
             self._owned[owner_uid_of(pod)].append(pod)
@@ -170,11 +171,15 @@ class _Cycle:
         return Hold(pod=pod, reason=HoldReason.NOT_SYNCED, detail=f"virtual node {pod.spec.node_name} is not Ready")
 
     def _gate_is_not_settled(self, pod: Pod) -> Hold | None:
-        """While the gate is open, or has hardly closed, the successor could overflow again."""
+        """While a gate that it could pass is open, or its own has hardly closed, the successor could overflow again."""
         name = pod.spec.node_name
         closed, settle = self._snapshot.gate_closed_for.get(name), self._rules.gate_settle
         if closed is None or not gate_is_closed(self._nodes[name]):
             return Hold(pod=pod, reason=HoldReason.GATE_OPEN)
+        for node in self._open:
+            if _could_take(node, pod):
+                detail = f"the gate of {node.metadata.name} is open, and the successor could go there"
+                return Hold(pod=pod, reason=HoldReason.GATE_OPEN, detail=detail)
         if closed >= settle:
             return None
         # Without the seconds so far: the detail is told once, when the reason changes.
@@ -351,6 +356,16 @@ def _turn(pod: Pod, resource: str) -> tuple[bool, int, str, int, str, str]:
         pod.metadata.namespace,
         pod.metadata.name,
     )
+
+
+def _could_take(node: Node, pod: Pod) -> bool:
+    """Whether taints and selectors let a pod like this one onto the node; one that cannot be judged might go there."""
+    if untolerated(node.spec.taints, pod.spec.tolerations) is not None:
+        return False
+    try:
+        return selects_node(pod, name=node.metadata.name, labels=node.metadata.labels)
+    except ValueError:
+        return True
 
 
 def _gpus(pod: Pod, resource: str) -> int:

@@ -8,6 +8,7 @@ import pytest
 
 from overspill_events.catalog import EvictionRefused, OwnerRef, PodRef, ReturnIntended
 from overspill_events.envelope import Envelope
+from overspill_events.names import VIRTUAL_LABEL
 from overspill_events.reasons import HoldReason, RefusalReason
 from overspill_evictor.memory import Failures, OpenReturn, Refusal
 from overspill_evictor.policy import Hold, Plan, Return, decide
@@ -104,6 +105,46 @@ def test_every_reason_to_stay(reason: HoldReason, objects: list[Any], more: dict
     """The rule that speaks first names itself."""
     plan = plan_of(snapshot(home(), *objects, **more))
     assert only_hold(plan).reason is reason
+
+
+EXTERNAL = {"key": "overspill.dev/external", "operator": "Exists"}
+
+
+def node_affinity(operator: str) -> dict[str, Any]:
+    term = {"matchExpressions": [{"key": VIRTUAL_LABEL, "operator": operator}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{}, {"nodeSelector": {VIRTUAL_LABEL: "true"}}, {"affinity": node_affinity("Almost")}],
+    ids=["tolerated", "selected", "not to be judged"],
+)
+def test_the_open_gate_of_another_virtual_node_holds_who_could_pass_it(spec: dict[str, Any]) -> None:
+    """Its own is closed, but the successor could spill through the other one, or nobody can tell; which, is told."""
+    away = pod("away", tolerations=[EXTERNAL], **spec)
+    hold = only_hold(plan_of(snapshot(home(), virtual(), virtual("virtual-2", closed=False), away, *serving(1))))
+    assert hold.reason is HoldReason.GATE_OPEN
+    assert "virtual-2" in hold.detail
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"tolerations": [EXTERNAL], "nodeSelector": {"pool": "one"}},
+        {"tolerations": [EXTERNAL], "affinity": node_affinity("DoesNotExist")},
+    ],
+    ids=["not tolerated", "not selected", "not wanted"],
+)
+def test_a_gate_that_the_successor_cannot_pass_holds_nobody(spec: dict[str, Any]) -> None:
+    """Tolerations, selector and affinity keep it off the other virtual node."""
+    at_home = home()
+    labelled = msgspec.structs.replace(at_home.metadata, labels={"pool": "one"})
+    at_home = msgspec.structs.replace(at_home, metadata=labelled)
+    away = pod("away", **spec)
+    state = snapshot(at_home, virtual(), virtual("virtual-2", closed=False), away, *serving(1))
+    assert returned(plan_of(state)) == ["away"]
 
 
 def test_exactly_old_enough_and_exactly_settled_pass() -> None:
