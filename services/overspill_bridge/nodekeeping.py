@@ -126,12 +126,14 @@ class NodeKeeper:
 
     async def _repair(self, node: Node) -> None:
         """Put back what must always be there. Others' taints and labels stay, and so does the state of the gate."""
+        # Labels first: without ours the admission policies let us write nothing else.
+        if labels := nodeobject.label_patch(node):
+            self._log.warning("labels-restored", node=node.metadata.name, labels=sorted(labels["metadata"]["labels"]))
+            self._check(await self._kube.patch(NODES, node.metadata.name, labels, kind=PatchKind.MERGE))
         if missing := nodeobject.missing_taints(node):
             self._log.warning("taints-restored", node=node.metadata.name, taints=[taint.key for taint in missing])
             outcome = await set_taints(self._kube, node.metadata.name, add=missing, expect_uid=node.metadata.uid)
             self._check(outcome)
-        if labels := nodeobject.label_patch(node):
-            self._check(await self._kube.patch(NODES, node.metadata.name, labels, kind=PatchKind.MERGE))
 
     async def _report(self, node: Node) -> None:
         moment = self._world.clock.monotonic()

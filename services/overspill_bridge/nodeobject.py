@@ -23,7 +23,8 @@ from overspill_objects.core import Node, Taint
 from overspill_objects.meta import condition_of
 
 SPARE_PODS = 110  # besides one per GPU: DaemonSets that tolerate everything land here and must not use up the places
-VERSION = "v0.1.0-overspill"
+VERSION_SUFFIX = "-overspill"  # of every version; the admission policies know a virtual node by it too
+VERSION = f"v0.1.0{VERSION_SUFFIX}"
 PERMANENT_TAINTS = (
     Taint(key=BASE_TAINT, value="true", effect=NO_SCHEDULE),
     Taint(key=PREFERENCE_TAINT, value="true", effect=PREFER_NO_SCHEDULE),
@@ -60,8 +61,12 @@ def node_body(shape: NodeShape, *, health: Mapping[str, str | None], now: dateti
 
 
 def is_virtual_kubelet(node: Node) -> bool:
-    """Whether a node of our name is one that a bridge made; a real node is never taken over."""
-    return node.metadata.labels.get(VIRTUAL_LABEL) == "true"
+    """Whether a node of our name is one that a bridge made; a real node is never taken over.
+
+    The label may have been taken off; the version in the status is written by a bridge alone.
+    """
+    version = str((node.status.node_info or {}).get("kubeletVersion", ""))
+    return node.metadata.labels.get(VIRTUAL_LABEL) == "true" or version.endswith(VERSION_SUFFIX)
 
 
 def missing_taints(node: Node) -> tuple[Taint, ...]:

@@ -76,6 +76,28 @@ async def test_permanent_taints_come_back_and_the_gate_is_left_alone(tmp_path):
         assert (foreign.key, foreign.effect) in now
 
 
+@pytest.mark.parametrize("runs", [True, False])
+async def test_the_label_by_which_others_know_the_node_comes_back(tmp_path, runs):
+    async with bridge_place(tmp_path) as place:
+        await place.start_bridge()
+        node = await registered(place)
+        if not runs:
+            await place.stop_bridge()
+        gone = {"metadata": {"labels": {VIRTUAL_LABEL: None}}}
+        assert isinstance(await place.client.patch(NODES, NODE, gone, kind=PatchKind.MERGE), Done)
+        if not runs:
+            await place.start_bridge()
+
+        async def restored():
+            one = await place.client.get(NODES, NODE)
+            return one if one.metadata.labels.get(VIRTUAL_LABEL) == "true" else None
+
+        again = await place.eventually(restored)
+        assert again.metadata.uid == node.metadata.uid
+        await place.pod("later")
+        await place.phase("later", "Running")
+
+
 async def test_a_deleted_node_comes_back_closed_and_instances_live_on(tmp_path):
     async with bridge_place(tmp_path) as place:
         await place.start_bridge()

@@ -207,6 +207,14 @@ def test_the_gate_is_never_missing():
     assert BASE_TAINT in {taint.key for taint in nodeobject.missing_taints(weakened)}
 
 
+def test_a_node_of_ours_is_known_without_its_label_and_a_real_one_is_not():
+    bare = {"name": "overspill"}
+    assert nodeobject.is_virtual_kubelet(node(metadata=bare))
+    assert not nodeobject.is_virtual_kubelet(node(metadata=bare, status={"nodeInfo": {"kubeletVersion": "v1.37.0"}}))
+    assert not nodeobject.is_virtual_kubelet(node(metadata=bare, status={}))
+    assert nodeobject.is_virtual_kubelet(node(status={}))
+
+
 def test_a_quiet_node_is_not_written_and_a_beat_renews_every_condition():
     later = NOW + timedelta(minutes=5)
     assert nodeobject.status_patch(node(), SHAPE, health={"fake": None}, now=later, heartbeat=False) is None
