@@ -50,16 +50,19 @@ class Stock(Struct, frozen=True, kw_only=True):
     detail: str
 
 
-def decide(gate: Gate, state: State, rules: Rules, now: datetime, *, paused: str | None = None) -> Decision:
+def decide(
+    gate: Gate, state: State, rules: Rules, now: datetime, *, silence: float = 0.0, paused: str | None = None
+) -> Decision:
     """The decision about one gate. A verdict that differs from the gate asks for a flip; every other holds.
 
-    `paused`: an operator holds the decider still, in words.
+    `silence`: seconds since the last sample was heard, whatever the clocks say. `paused`: an operator holds the decider
+    still, in words.
     """
     if paused is not None:
         return Decision(verdict=_as_is(gate), reason=GateReason.PAUSED, detail=_details(gate, paused))
     if gate.override is not None and gate.override.holds(now):
         return _ordered(gate, gate.override, state, rules, now)
-    decision = _by_the_marks(gate, state, rules, now)
+    decision = _by_the_marks(gate, state, rules, now, silence)
     return msgspec.structs.replace(decision, detail=_details(gate, decision.detail))
 
 
@@ -80,9 +83,9 @@ def _details(gate: Gate, detail: str) -> str:
     return "; ".join(part for part in (detail, ignored) if part)
 
 
-def _by_the_marks(gate: Gate, state: State, rules: Rules, now: datetime) -> Decision:
+def _by_the_marks(gate: Gate, state: State, rules: Rules, now: datetime, silence: float) -> Decision:
     as_is = _as_is(gate)
-    if hold := _not_fresh(state, rules, now):
+    if hold := _not_fresh(state, rules, now, silence):
         return Decision(verdict=as_is, reason=hold[0], detail=hold[1])
     if drift := _opening_drifts(gate, state, rules):
         reason = Decision(verdict=Verdict.OPEN, reason=GateReason.DRIFT, detail=", ".join(drift))
@@ -120,13 +123,15 @@ def is_news(gate: Gate, decision: Decision, state: State) -> bool:
     return spent and decision.verdict is not _as_is(gate)
 
 
-def judge_drift(gate: Gate, state: State, rules: Rules, now: datetime) -> tuple[DriftDetected | DriftCleared, ...]:
+def judge_drift(
+    gate: Gate, state: State, rules: Rules, now: datetime, *, silence: float = 0.0
+) -> tuple[DriftDetected | DriftCleared, ...]:
     """What changed about drift at this gate: to be published, and then part of the state.
 
     A kind is raised when it has been so for `drift_after`, and cleared when it has not been so for `close_hold`: pods
     need time to be placed once the gate is open, and a gate must not follow every one of them.
     """
-    if _not_fresh(state, rules, now):
+    if _not_fresh(state, rules, now, silence):
         return ()
     active = set(active_drifts(state, gate.node))
     changes: list[DriftDetected | DriftCleared] = []
@@ -229,11 +234,18 @@ def _open(gate: Gate, state: State, rules: Rules, now: datetime, decision: Decis
     return decision
 
 
-def _not_fresh(state: State, rules: Rules, now: datetime) -> tuple[GateReason, str] | None:
-    """Without a fresh sample nothing can be said to be so still."""
+def _not_fresh(state: State, rules: Rules, now: datetime, silence: float) -> tuple[GateReason, str] | None:
+    """Without a fresh sample nothing can be said to be so still.
+
+    Clocks may differ: a sample is stale by its own time or by the time since it was heard, whichever says so, and how
+    old one from the future is nobody can tell.
+    """
     if state.sampled is None:
         return GateReason.SAMPLES_UNKNOWN, "no sample yet"
-    if now - state.sampled.time > seconds(rules.stale_after):
+    age, patience = now - state.sampled.time, seconds(rules.stale_after)
+    if -age > patience:
+        return GateReason.SAMPLES_STALE, f"last sample at {stamp(state.sampled.time)}, ahead of the decider's clock"
+    if age > patience or silence > rules.stale_after:
         return GateReason.SAMPLES_STALE, f"last sample at {stamp(state.sampled.time)}"
     return None
 

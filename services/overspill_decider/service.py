@@ -64,6 +64,7 @@ class Decider:
         self._metrics = metrics
         self._state = State()
         self._numbering = Numbering()
+        self._sampled_at = context.clock.monotonic()  # when the last sample was heard
         self._caught_up = asyncio.Event()
         self._wake = asyncio.Event()
         self._control = Control(
@@ -154,13 +155,14 @@ class Decider:
 
     async def _judge(self, gate: Gate) -> None:
         self._settle(gate)
-        for change in judge_drift(gate, self._state, self._rules, self._context.clock.now()):
+        now, silence = self._context.clock.now(), self._silence()
+        for change in judge_drift(gate, self._state, self._rules, now, silence=silence):
             await self._record(change, caused_by=self._state.sampled)
             self._context.log.warning(
                 "drift", node=gate.node, kind=change.kind, raised=isinstance(change, DriftDetected)
             )
-        now = self._context.clock.now()
-        decision = decide(gate, self._state, self._rules, now, paused=self._control.why_paused())
+        now, silence = self._context.clock.now(), self._silence()
+        decision = decide(gate, self._state, self._rules, now, silence=silence, paused=self._control.why_paused())
         self._measure(gate)
         if is_news(gate, decision, self._state) or gate.complaint not in {"", self._complained.get(gate.uid)}:
             event = event_of(gate, decision, self._state, self._rules, now)
@@ -242,7 +244,14 @@ class Decider:
 
     def _apply(self, event: Event | None, envelope: Envelope, number: int) -> None:
         numbered = msgspec.structs.replace(envelope, stream_sequence=number)
+        before = self._state.sampled
         self._state = apply(self._state, event, numbered, pool=self._settings.pool, rules=self._rules)
+        if self._state.sampled is not before:
+            self._sampled_at = self._context.clock.monotonic()
+
+    def _silence(self) -> float:
+        """Seconds since the last sample was heard."""
+        return self._context.clock.monotonic() - self._sampled_at
 
     def _measure(self, gate: Gate) -> None:
         self._metrics.gate_open.labels(gate.node).set(gate.is_open)

@@ -36,6 +36,7 @@ from overspill_kube.effects import set_taints
 from overspill_kube.outcomes import Done
 from overspill_kube.resources import NODES
 from overspill_runtime.clock import SystemClock
+from overspill_runtime.process import process as process_of
 from overspill_runtime.settings import load
 from overspill_service import serve
 from tests.support.house import CLUSTER, PATIENCE_S, eventually, house, running
@@ -204,6 +205,46 @@ async def test_a_sample_from_a_clock_ahead_hides_no_true_one(home, neighbours):
             await ahead.publish(CapacitySampled(pool="default", resource="nvidia.com/gpu", readings=(reading,)))
         neighbours.free = 0.0
         await gate_is(home, is_open=True)
+
+
+class ClockOfOurs(SystemClock):
+    """The decider's own: behind by what the test sets, or standing still."""
+
+    def __init__(self, *, behind=timedelta()):
+        self.behind, self.stands_at = behind, None
+
+    def now(self):
+        return self.stands_at or super().now() - self.behind
+
+
+@contextlib.asynccontextmanager
+async def deciding_by(clock, home):
+    settings = load(Settings, service=SERVICE, env=env_of(home))
+    async with (
+        process_of(settings, service=SERVICE, clock=clock) as own,
+        running(serve(SERVICE, settings, body, lease=LEASE, process=own)),
+    ):
+        yield
+
+
+async def test_silence_is_noticed_though_its_own_clock_stands_still(home, neighbours):
+    clock = ClockOfOurs()
+    async with deciding_by(clock, home):
+        await decided(home, GateReason.ALREADY)
+        neighbours.sample = lambda: None
+        clock.stands_at = clock.now()
+        await decided(home, GateReason.SAMPLES_STALE)
+
+
+async def test_samples_far_ahead_of_its_own_clock_move_no_gate(home, neighbours):
+    """Which of the clocks is wrong nobody knows: it holds, and says so."""
+    neighbours.free = 0.0
+    async with deciding_by(ClockOfOurs(behind=timedelta(hours=1)), home):
+        decision = await decided(home, GateReason.SAMPLES_STALE)
+        assert "ahead of the decider's clock" in decision.detail
+        sampled = len(await home.events(CapacitySampled))
+        await told(home, CapacitySampled, count=sampled + 20)
+    assert (await flips(home), SWITCH_TAINT in await taints(home)) == ([], True)
 
 
 async def test_it_does_not_open_without_stock_nor_during_a_return(home, neighbours):

@@ -65,6 +65,24 @@ def test_stale_samples_hold():
     assert verdict(full_home(), 126) == (Verdict.CLOSED, GateReason.SAMPLES_STALE)
 
 
+def test_a_sample_is_stale_by_the_time_since_it_was_heard_too():
+    """The decider's clock stands still or is behind: by the sample's time it would be fresh much longer."""
+    past = full_home()
+    heard = {silence: decide(CLOSED, past.state, past.rules, at(90), silence=silence) for silence in (25, 26)}
+    assert heard[25].reason is GateReason.HOME_FULL
+    assert (heard[26].verdict, heard[26].reason) == (Verdict.CLOSED, GateReason.SAMPLES_STALE)
+    stuck = Past().provider(0).samples(0, 60, ROOM, stuck=1)
+    assert judge_drift(CLOSED, stuck.state, stuck.rules, at(60), silence=26) == ()
+
+
+def test_a_sample_that_is_far_ahead_is_not_fresh():
+    assert verdict(full_home(), 75) == (Verdict.CLOSED, GateReason.HOLDING_LOW)
+    assert verdict(full_home(), 74) == (Verdict.CLOSED, GateReason.SAMPLES_STALE)
+    assert "ahead of the decider's clock" in decide(CLOSED, full_home().state, rules(), at(74)).detail
+    stuck = Past().provider(0).samples(0, 100, ROOM, stuck=1)
+    assert drift(stuck, 74) == []
+
+
 @pytest.mark.parametrize(("free", "gate"), [(FULL, CLOSED), (ROOM, OPEN)], ids=["opening", "closing"])
 def test_the_first_sample_after_a_silence_flips_nothing(free, gate):
     past = Past(rules(window=30, stale_after=60)).samples(0, 50, free, every=5).provider(3600).sample(3600, free)
