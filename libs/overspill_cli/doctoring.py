@@ -188,7 +188,11 @@ def service_finding(
         return Finding(what=what, health=Health.WARNING if idle else Health.OK, detail=detail, advice=advice)
     vacant = vacancies({service: places}).get(service)
     if vacant is None:
-        detail = "; ".join(f"{seat.holder} leads" for seat in places if not seat.vacancy)
+        detail = "; ".join(
+            f"{seat.holder} leads" + (f" ({seat.believed})" if seat.believed else "")
+            for seat in places
+            if not seat.vacancy
+        )
         health = Health.WARNING if idle else Health.OK
         return Finding(what=what, health=health, detail=f"{detail}, but {idle}" if idle else detail, advice=advice)
     detail = f"nobody leads: {vacant}" + (f"; {idle}" if idle else "")

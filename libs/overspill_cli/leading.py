@@ -1,6 +1,6 @@
 """Who leads: read off the leases that services renew wherever they run, in pods or as plain processes.
 
-A lease's times are of the leader's clock. One that has expired by ours is looked at again: whoever renews it leads.
+A lease's times are of the leader's clock, so they prove nothing by ours: whoever renews it before our eyes leads.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,33 +18,47 @@ from overspill_objects.coordination import Lease
 
 LOOK_SECONDS: Final = 0.5
 SHORTEST_LOOK_SECONDS: Final = 2.0
+LONGEST_LOOK_SECONDS: Final = 6.0  # a lease renewed more rarely is believed while it has not expired by our clock
 RENEWALS: Final = 2  # that a leader would have made before it is believed to be none
 
 
 class Seat(Struct, frozen=True, kw_only=True):
-    """One lease of a service, or the absence of any. `vacancy` says why nobody leads by it; empty: `holder` does."""
+    """One lease of a service, or the absence of any. `vacancy` says why nobody leads by it; empty: `holder` does.
+    `believed` says why it is believed to, where no renewal was waited for.
+    """
 
     lease: str  # namespace/name
     holder: str = ""
     vacancy: str = ""
+    believed: str = ""
     was_led: bool = True  # False: there is no lease
 
 
-async def seats(place: Place, services: Sequence[str] = LEADING) -> dict[str, tuple[Seat, ...]]:
+async def seats(
+    place: Place, services: Sequence[str] = LEADING, *, thorough: bool = False
+) -> dict[str, tuple[Seat, ...]]:
     """The seats of each service, at least one: a bridge has one for each virtual node that was ever led.
 
+    `thorough`: nobody is believed to be none before others might take its lease, however long that takes.
     Raises KubeError and KubeUnavailable.
     """
     clock, namespace = place.kube.clock, place.settings.namespace
-    found = await _leases(place, services)
-    doubtful = {name for name, lease in found.items() if _has_expired(lease, place)}
-    patience = clock.monotonic() + max((_patience(found[name]) for name in doubtful), default=0.0)
-    while doubtful and clock.monotonic() < patience:
+    first = last = await _leases(place, services)
+    watched = {
+        name: _patience(lease, thorough=thorough)
+        for name, lease in first.items()
+        if lease.spec.holder_identity and (thorough or not _is_believed(lease, place))
+    }
+    silent, end = set(watched), clock.monotonic() + max(watched.values(), default=0.0)
+    while silent and clock.monotonic() < end:
         await clock.sleep(LOOK_SECONDS)
-        again = await _leases(place, services)
-        doubtful = {name for name in doubtful if name not in again or not _was_renewed(found[name], again[name])}
+        last = await _leases(place, services)
+        silent = {name for name in silent if name in last and last[name].spec == first[name].spec}
     return {
-        service: tuple(_seat(found[name], expired=name in doubtful) for name in _of(service, found))
+        service: tuple(
+            _seat(last[name], silent=name in silent, believed=name in first and name not in watched)
+            for name in _of(service, last)
+        )
         or (Seat(lease=f"{namespace}/{FIELD_MANAGER_PREFIX}{service}", vacancy="it has no lease", was_led=False),)
         for service in services
     }
@@ -61,29 +75,30 @@ def _of(service: str, names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if name == own or name.startswith(f"{own}-"))
 
 
-def _has_expired(lease: Lease, place: Place) -> bool:
+def _is_believed(lease: Lease, place: Place) -> bool:
+    """Whether waiting for a renewal would be long, and our clock says that it has not expired."""
     spec = lease.spec
-    if not spec.holder_identity or spec.renew_time is None:
+    if spec.renew_time is None or _patience(lease) <= LONGEST_LOOK_SECONDS:
         return False
-    return spec.renew_time + timedelta(seconds=spec.lease_duration_seconds) < place.kube.clock.now()
+    return spec.renew_time + timedelta(seconds=spec.lease_duration_seconds) >= place.kube.clock.now()
 
 
-def _patience(lease: Lease) -> float:
-    return max(SHORTEST_LOOK_SECONDS, RENEWALS * RETRY_SHARE * lease.spec.lease_duration_seconds)
+def _patience(lease: Lease, *, thorough: bool = False) -> float:
+    """Seconds; thorough: as long as others who want the lease wait for it."""
+    share = 1.0 if thorough else RENEWALS * RETRY_SHARE
+    return max(SHORTEST_LOOK_SECONDS, share * lease.spec.lease_duration_seconds)
 
 
-def _was_renewed(before: Lease, after: Lease) -> bool:
-    return bool(after.spec.holder_identity) and after.spec.renew_time != before.spec.renew_time
-
-
-def _seat(lease: Lease, *, expired: bool) -> Seat:
+def _seat(lease: Lease, *, silent: bool, believed: bool) -> Seat:
     spec, name = lease.spec, f"{lease.metadata.namespace}/{lease.metadata.name}"
     when = "" if spec.renew_time is None else f" at {stamp(spec.renew_time)}"
     if not spec.holder_identity:
         return Seat(lease=name, vacancy=f"its lease was given back{when}")
-    if expired or spec.renew_time is None:
+    if silent:
         return Seat(lease=name, vacancy=f"{spec.holder_identity} last renewed its lease{when}")
-    return Seat(lease=name, holder=spec.holder_identity)
+    return Seat(
+        lease=name, holder=spec.holder_identity, believed=f"it last renewed its lease{when}" if believed else ""
+    )
 
 
 def vacancies(found: Mapping[str, Sequence[Seat]]) -> dict[str, str]:

@@ -126,14 +126,21 @@ async def show_gate(env: Mapping[str, str], node: str, *, output: Format) -> Exi
 async def pause(
     env: Mapping[str, str], services: Sequence[str], *, lasting: str | None, reason: str, allowed: Sequence[str]
 ) -> Exit:
-    """Hold services still; all that have effects when none is named. Raises UsageError, CommandError."""
+    """Hold services still; all that have effects when none is named. Exit code 1 when one is not known to be led in
+    the namespace, for then nobody is known to be held. Raises UsageError, CommandError.
+    """
     async with reach(env, allowed=allowed) as place:
         until = end_of(lasting, now=place.kube.clock.now())
         chosen = tuple(services) or PAUSABLE
         await write_pauses(place, dict.fromkeys(chosen, Pause(until=until, reason=reason, by=place.by)))
         end = f"until {stamp(until)}" if until else "until `overspill resume`"
-        tell(sys.stdout, f"{', '.join(chosen)}: paused {end}; work that runs goes on")
-    return Exit.FINE
+        unled = await _unled(place, chosen)
+        if held := [service for service in chosen if service not in unled]:
+            tell(sys.stdout, f"{', '.join(held)}: paused {end}; work that runs goes on")
+        if unled:
+            whom = f"for whoever comes to lead in the namespace {place.settings.namespace}"
+            tell(sys.stdout, f"{', '.join(unled)}: a pause is written {whom}, {end}")
+    return Exit.BROKEN if unled else Exit.FINE
 
 
 async def resume(env: Mapping[str, str], services: Sequence[str], *, allowed: Sequence[str]) -> Exit:
@@ -142,7 +149,7 @@ async def resume(env: Mapping[str, str], services: Sequence[str], *, allowed: Se
         chosen = tuple(services) or PAUSABLE
         await write_pauses(place, dict.fromkeys(chosen))
         tell(sys.stdout, f"{', '.join(chosen)}: no longer paused")
-        await _are_led(place, chosen)
+        await _unled(place, chosen)
     return Exit.FINE
 
 
@@ -184,25 +191,24 @@ async def _gate(place: Place, name: str) -> Gate:
 
 async def _say_what_follows(place: Place) -> None:
     """The order stands; whether it moves the gate now is the decider's matter."""
-    if not await _are_led(place, ("decider",)):
-        return
+    unled = await _unled(place, ("decider",))
     if (paused := (await read_pauses(place)).get("decider")) is not None:
         tell(sys.stdout, f"the decider is {paused}: the gate stays as it is until `overspill resume decider`")
-    else:
+    elif not unled:
         tell(sys.stdout, "the decider follows in its next round")
 
 
-async def _are_led(place: Place, services: Sequence[str]) -> bool:
-    """Whether each is led; otherwise, and when that cannot be asked, what it means is said on stderr."""
-    led = [service for service in services if service in LEADING]
+async def _unled(place: Place, services: Sequence[str]) -> list[str]:
+    """Which of them are not known to be led, each with why on stderr."""
+    asked = [service for service in services if service in LEADING]
     try:
-        vacant = vacancies(await seats(place, led))
+        vacant = vacancies(await seats(place, asked))
     except (KubeError, KubeUnavailable) as error:
-        tell(sys.stderr, f"whether a {', '.join(led)} leads is not known: {error}")
-        return False
+        tell(sys.stderr, f"whether a {', '.join(asked)} leads is not known: {error}")
+        return asked
     for service, why in vacant.items():
-        tell(sys.stderr, f"no {service} leads, so nothing happens until one does: {why}")
-    return not vacant
+        tell(sys.stderr, f"no {service} leads in the namespace {place.settings.namespace}: {why}")
+    return list(vacant)
 
 
 async def _last_decision(place: Place, node: str) -> tuple[str | None, str]:

@@ -143,7 +143,7 @@ async def test_orders_and_pauses_are_followed_and_expire(yard: Yard) -> None:
         await yard.until_decided(GateReason.SAMPLES_UNKNOWN)
         assert not set(ANNOTATIONS) & (await yard.node()).metadata.annotations.keys()
 
-        await yard.command("pause", "--reason", "audit")
+        await yard.command("pause", "decider", "--reason", "audit")
         await yard.until_decided(GateReason.PAUSED)
         await yard.command("gate", "open", NODE)
         assert "audit" in await yard.command("gate", NODE)

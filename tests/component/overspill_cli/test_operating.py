@@ -26,7 +26,7 @@ from overspill_events.reasons import DeferReason, GateReason, HoldReason, SpillR
 from overspill_kube.client import PatchKind
 from overspill_kube.effects import annotate_node
 from overspill_kube.outcomes import Done
-from overspill_kube.resources import CONFIG_MAPS, EVENTS, LEASES, NODES, PODS
+from overspill_kube.resources import CONFIG_MAPS, EVENTS, LEASES, NAMESPACES, NODES, PODS
 from overspill_runtime.settings import load
 from overspill_service import serve
 from tests.component.overspill_admitter.hall import Hall
@@ -124,13 +124,16 @@ async def test_an_order_is_written_though_nobody_follows_it_and_that_is_said(pla
         assert code == 0, (out, err)
         return out, err
 
+    await pause_nobody(place, "decider", "--reason", "audit")
     for arguments, order in ((("open",), "open"), (("close", "--for", "2h"), "closed"), (("auto",), None)):
         out, err = await ordered("gate", arguments[0], NODE, *arguments[1:])
-        assert err.startswith("no decider leads, so nothing happens until one does: it has no lease")
+        assert err.startswith(f"no decider leads in the namespace {SYSTEM_NAMESPACE}: it has no lease")
+        assert "audit" in out
         assert err.count("\n") == 1
         assert f"{SYSTEM_NAMESPACE}/{LEASE}" in err
         assert "next round" not in out
         assert (await annotations(place)).get(GATE_ANNOTATION) == order
+    await ordered("resume")
     async with decider(place):
         await until_decided(place, GateReason.SAMPLES_UNKNOWN)
         out, err = await ordered("gate", "open", NODE)
@@ -142,9 +145,43 @@ async def test_an_order_is_written_though_nobody_follows_it_and_that_is_said(pla
     assert "its lease was given back at 20" in err
     _, err = await ordered("resume", "decider")
     assert err.startswith("no decider leads")
-    await renew(place, datetime(2026, 1, 2, tzinfo=UTC), leaseDurationSeconds=5)
-    _, err = await ordered("gate", "close", NODE)
-    assert "pod-1 last renewed its lease at 2026-01-02T00:00:00Z" in err
+    for year in (2026, 2126):  # whatever the clocks show
+        await renew(place, datetime(year, 1, 2, tzinfo=UTC), leaseDurationSeconds=15)
+        out, err = await ordered("gate", "close", NODE)
+        assert f"pod-1 last renewed its lease at {year}-01-02T00:00:00Z" in err
+        assert "next round" not in out
+
+
+async def pause_nobody(place: House, *arguments: str) -> None:
+    """Of those who begin to lead later."""
+    code, out, err = await overspill("pause", *arguments, env=place.env())
+    assert code == 1, (out, err)
+    assert f"a pause is written for whoever comes to lead in the namespace {SYSTEM_NAMESPACE}" in out
+    assert f"leads in the namespace {SYSTEM_NAMESPACE}: it has no lease" in err
+
+
+async def test_a_pause_in_a_namespace_where_nobody_leads_is_not_called_one(place: House) -> None:
+    assert isinstance(await place.kube.create(NAMESPACES, {"metadata": {"name": "elsewhere"}}), Done)
+    async with decider(place):
+        await until_decided(place, GateReason.SAMPLES_UNKNOWN)
+        code, out, err = await overspill("pause", "decider", env=place.env() | {"OVERSPILL_NAMESPACE": "elsewhere"})
+    assert (code, "paused" in out) == (1, False)
+    assert "no decider leads in the namespace elsewhere" in err
+    assert await place.kube.get(CONFIG_MAPS, CONTROL_CONFIG_MAP, "elsewhere") is not None
+    assert await place.kube.get(CONFIG_MAPS, CONTROL_CONFIG_MAP, SYSTEM_NAMESPACE) is None
+
+
+async def test_a_lease_that_is_seldom_renewed_is_believed(place: House) -> None:
+    """Its renewal is not waited for, and doctor says so."""
+    body = {"metadata": {"name": LEASE}, "spec": {"holderIdentity": "pod-1", "leaseDurationSeconds": 3600}}
+    assert isinstance(await place.kube.create(LEASES, body, SYSTEM_NAMESPACE), Done)
+    await renew(place, datetime.now(UTC))
+    code, out, err = await overspill("gate", "open", NODE, env=place.env())
+    assert (code, err) == (0, "")
+    assert "the decider follows" in out
+    _, out, _ = await overspill("doctor", "-o", "json", env=place.env())
+    (found,) = [one for one in json.loads(out)["findings"] if one["what"] == "service decider"]
+    assert found["detail"].startswith("pod-1 leads (it last renewed its lease at 20")
 
 
 async def test_a_leader_whose_clock_is_wrong_leads(place: House) -> None:
@@ -273,7 +310,7 @@ async def test_a_paused_evictor_evicts_nobody_until_it_is_resumed(tmp_path: Path
         home = Home(built)
         await home.build(replicas=3)
         names = [await home.replica(on=VIRTUAL) for _ in range(3)]
-        await command(built, "pause", "evictor", "--for", "1h", "--reason", "audit")
+        await pause_nobody(built, "evictor", "--for", "1h", "--reason", "audit")
         async with home.evictor():
 
             async def held() -> bool:
@@ -296,7 +333,7 @@ async def test_a_paused_admitter_releases_nothing_until_it_is_resumed(tmp_path: 
     async with house(tmp_path) as built:
         hall = Hall(built)
         await hall.build()
-        await command(built, "pause")
+        await pause_nobody(built)
         await hall.job("waits", gpus=1)
         async with hall.admitter():
             (deferred,) = await hall.until_told(AdmissionDeferred)
