@@ -1,7 +1,6 @@
 """What has to go when Overspill leaves a cluster, read off it. Pure: objects in, what is to be done out."""
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
@@ -11,7 +10,9 @@ from overspill_capacity.room import TERMINAL
 from overspill_events.names import (
     ADMISSION_GATE,
     BASE_TAINT,
+    DOMAIN,
     PREFERENCE_TAINT,
+    PROVIDER_ANNOTATION,
     QUEUE_LABEL,
     SPILLABLE_LABEL,
     SWITCH_TAINT,
@@ -24,7 +25,7 @@ from overspill_objects.meta import ObjectMeta, condition_of
 
 OUR_TAINTS: Final = frozenset({BASE_TAINT, PREFERENCE_TAINT, SWITCH_TAINT})
 JOB_CONTROLLERS: Final = frozenset({"", "kubernetes.io/job-controller"})
-MISSED: Final = 3  # lease durations without a renewal: nobody holds it any more
+PROVIDER_CONDITION: Final = f"{DOMAIN}/provider-"  # of a virtual node, one for each provider of its bridge
 
 
 class Remains(Struct, frozen=True, kw_only=True):
@@ -118,12 +119,21 @@ def taints_of_ours(node: Node) -> tuple[Taint, ...]:
     return tuple(taint for taint in node.spec.taints if taint.key in OUR_TAINTS)
 
 
-def is_alive(lease: Lease, *, now: datetime) -> bool:
-    """Whether somebody still renews it, as far as this machine's clock can tell."""
-    spec = lease.spec
-    if not spec.holder_identity or spec.renew_time is None:
-        return False
-    return now - spec.renew_time < timedelta(seconds=MISSED * max(1, spec.lease_duration_seconds))
+def providers_named(nodes: Iterable[Node], pods: Iterable[Pod]) -> dict[str, str]:
+    """Providers at which something may live, each with what names it: a virtual node's conditions, and what the bridge
+    has written on pods, ended ones and those of nodes that are gone among them.
+    """
+    nodes = tuple(nodes)
+    home = {"", *(node.metadata.name for node in nodes if not is_virtual(node))}
+    named = {
+        pod.metadata.annotations[PROVIDER_ANNOTATION]: f"pod {name_of(pod.metadata)}"
+        for pod in pods
+        if PROVIDER_ANNOTATION in pod.metadata.annotations and pod.spec.node_name not in home
+    }
+    for node in filter(is_virtual, nodes):
+        kinds = [one.type for one in node.status.conditions if one.type.startswith(PROVIDER_CONDITION)]
+        named |= {kind.removeprefix(PROVIDER_CONDITION): f"node {node.metadata.name}" for kind in kinds}
+    return named
 
 
 def name_of(meta: ObjectMeta) -> str:

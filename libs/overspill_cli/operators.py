@@ -65,7 +65,7 @@ def gate_auto(node: str, /, *, allow_context: AllowContext = ()) -> int:
 def pause(*services: Pausable, lasting: For = None, reason: Reason = "", allow_context: AllowContext = ()) -> int:
     """Hold services still, all of them when none is named: no gate moves, nobody is evicted, admitted or created.
 
-    What runs goes on, at home and outside.
+    What runs goes on, at home and outside. Exits with 1 when a service is not led in the namespace: nobody is held.
     """
     from overspill_cli import operating
 
@@ -101,7 +101,8 @@ def uninstall(
 ) -> int:
     """Take Overspill out of a cluster: gates closed, pods home, every instance proven gone, then all that is ours.
 
-    It refuses to finish while an instance lives or a service still leads, and names it; run it again at any time.
+    It refuses to finish while an instance lives or a service still leads, and names it; run it again at any time. It
+    looks as long as a provider's list may lack a new instance: OVERSPILL_BRIDGE_LIST_LAG seconds, 30 by default.
     Suspended Jobs of queues are unsuspended, unless Kueue's own controller runs. What is left then goes with
     `kubectl delete -k deploy/`, but for Kueue's kinds and the queues, which stay.
     """

@@ -13,19 +13,21 @@ from typing import Final
 from msgspec import Struct
 
 from overspill_admitter.kueue import KueueWatch
+from overspill_bridge.settings import Settings as BridgeSettings
 from overspill_cli.clusters import Place, duration_of, reach
+from overspill_cli.leading import seats
 from overspill_cli.leaving import (
     Remains,
     gate_is_closed,
     has_spilled,
-    is_alive,
     name_of,
+    providers_named,
     remains,
     taints_of_ours,
 )
 from overspill_cli.operating import CommandError, write_order, write_pauses
 from overspill_cli.output import Exit, UsageError
-from overspill_cli.surviving import Look, look, providers_of
+from overspill_cli.surviving import SETTING, Look, look, providers_of
 from overspill_decider.service import SWITCH, gate_of
 from overspill_events.catalog import PodRef, WorkloadRef
 from overspill_events.names import (
@@ -45,6 +47,7 @@ from overspill_objects.apps import Deployment
 from overspill_objects.coordination import Lease
 from overspill_objects.core import Node, Pod
 from overspill_providers.protocol import Provider
+from overspill_runtime.settings import load
 from overspill_service.control import Pause
 
 REASON: Final = "uninstall"
@@ -53,7 +56,7 @@ NODE_LEASES: Final = "kube-node-lease"
 LOOK_SECONDS: Final = 1.0
 DECIDER_SECONDS: Final = 20.0  # for the decider to follow the order; then the gate is closed without it
 HOLDERS_SECONDS: Final = 30.0  # a service that was stopped gives its lease back within its grace period
-LOOKS: Final = 2  # complete lists in a row that show nothing; one may have been begun before the last create arrived
+LOOKS: Final = 2  # complete lists in a row that show nothing, the last begun when none may lack a create any more
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -78,25 +81,42 @@ async def uninstall(env: Mapping[str, str], options: Options) -> Exit:
         home = await place.kube.get(NAMESPACES, "kube-system")
         if home is None:
             raise CommandError("namespace kube-system does not exist: this cluster's instances cannot be told apart")
-        leaver = Leaver(place, providers, cluster=home.metadata.uid, options=options, seconds=seconds)
+        lag = list_lag_of(env, options.provider)
+        leaver = Leaver(place, providers, cluster=home.metadata.uid, options=options, seconds=seconds, list_lag=lag)
         return await leaver.run()
+
+
+def list_lag_of(env: Mapping[str, str], given: Sequence[str]) -> float:
+    """Seconds: the bridge's setting, from the environment or by default. Raises SettingsError."""
+    setting = ",".join(given) or env[SETTING]
+    return load(BridgeSettings, service="bridge", env={**env, SETTING: setting}).list_lag
 
 
 class Leaver:
     """One run."""
 
     def __init__(
-        self, place: Place, providers: Sequence[Provider], *, cluster: str, options: Options, seconds: float
+        self,
+        place: Place,
+        providers: Sequence[Provider],
+        *,
+        cluster: str,
+        options: Options,
+        seconds: float,
+        list_lag: float,
     ) -> None:
         self._place, self._kube, self._clock = place, place.kube, place.kube.clock
         self._providers, self._cluster, self._options = providers, cluster, options
+        self._list_lag = list_lag
         self._deadline = self._clock.monotonic() + seconds
+        self._ordered: set[str] = set()  # virtual nodes with an order of ours
         self._said = ""
 
     async def run(self) -> Exit:
         """All steps. Raises CommandError at the first that does not come to its end in time."""
         left, seen = await self._remains(), await self._look()
         if left.is_nothing and seen.proves_absence:
+            await self._prove_absence()
             print("nothing of Overspill is left in this cluster or at its providers")
             return Exit.FINE
         if self._options.dry_run or not self._options.yes:
@@ -105,13 +125,21 @@ class Leaver:
             return Exit.FINE
         if not self._options.yes:
             raise UsageError("nothing was changed: give --yes to do this")
+        try:
+            await self._leave(left)
+        except BaseException:  # interrupted is as good as failed: the orders stand
+            back = [*(f"overspill gate auto {name}" for name in sorted(self._ordered)), "overspill resume"]
+            self._say(f"its orders stay in force until it is run again, or taken back by: {'; '.join(back)}")
+            raise
+        return Exit.FINE
+
+    async def _leave(self, left: Remains) -> None:
         await self._close_gates(left.nodes)
         await self._until(self._pods_are_away)
         await self._prove_absence()
         await self._stop_services(left)
         await self._release(await self._remains())
         await self._remove(await self._remains())
-        return Exit.FINE
 
     def _print_plan(self, left: Remains, seen: Look) -> None:
         for line in left.lines():
@@ -130,6 +158,7 @@ class Leaver:
             pauses = {"bridge": leaving, "admitter": Pause(reason=REASON, by=self._place.by)}
             await write_pauses(self._place, {"decider": None, "evictor": None, **pauses})
         for node in nodes:
+            self._ordered.add(node.metadata.name)
             await write_order(self._place, gate_of(node), "closed", until=None, reason=REASON)
         patience = self._clock.monotonic() + DECIDER_SECONDS
         while still_open := [node for node in await self._virtual_nodes() if not gate_is_closed(node)]:
@@ -171,13 +200,15 @@ class Leaver:
         return None if isinstance(outcome, Evicted | Gone) else str(outcome)
 
     async def _prove_absence(self) -> None:
-        looks = 0
+        """From when no pod is outside: what was created for the last one may be missing in lists for a while."""
+        looks, all_is_listed = 0, self._clock.monotonic() + self._list_lag
 
         async def absent() -> str | None:
             nonlocal looks
+            begun = self._clock.monotonic()
             seen = await self._look()
             looks = looks + 1 if seen.proves_absence else 0
-            if looks >= LOOKS:
+            if looks >= LOOKS and begun >= all_is_listed:
                 return None
             lives = [f"{one.instance} at {one.provider} (pod {one.pod}, {one.state})" for one in seen.survivors]
             told = (
@@ -188,7 +219,7 @@ class Leaver:
             told += [f"not known: {problem}" for problem in seen.problems]
             if told:
                 return "; ".join(told)
-            return "no instance is listed; looking once more"
+            return f"no instance is listed; a list may lack a new one for {self._list_lag:g} s, looking until then"
 
         await self._until(absent)
         self._say("no instance of this cluster lives at any provider")
@@ -232,6 +263,7 @@ class Leaver:
             name = node.metadata.name
             gone = await self._kube.delete(NODES, name, uid=node.metadata.uid)
             self._check(f"virtual node {name}", gone)
+            self._ordered.discard(name)
             self._check(f"lease of {name}", await self._kube.delete(LEASES, name, NODE_LEASES))
         await self._nobody_leads()
         for lease in await self._leases():
@@ -248,8 +280,9 @@ class Leaver:
     async def _nobody_leads(self) -> None:
         """Whoever still holds a lease would register its node again without the word not to. Raises CommandError."""
         patience = self._clock.monotonic() + HOLDERS_SECONDS
-        while alive := [one for one in await self._leases() if is_alive(one, now=self._clock.now())]:
-            holders = _short(sorted(one.spec.holder_identity for one in alive))
+        self._say("looking whether a lease is still renewed")
+        while alive := await self._holders():
+            holders = _short(alive)
             if self._clock.monotonic() >= patience:
                 raise CommandError(
                     f"still running, stop them and run this again: {holders}; until then they are told to stay away"
@@ -260,14 +293,30 @@ class Leaver:
     # --- looking ----------------------------------------------------------------------------------------------------
 
     async def _remains(self) -> Remains:
+        nodes, pods = (await self._kube.list(NODES)).items, (await self._kube.list(PODS)).items
+        self._all_are_given(providers_named(nodes, pods))
         return remains(
-            nodes=(await self._kube.list(NODES)).items,
-            pods=(await self._kube.list(PODS)).items,
+            nodes=nodes,
+            pods=pods,
             jobs=(await self._kube.list(JOBS)).items,
             services=await self._deployments(),
             leases=await self._leases(),
             kueue_admits=await KueueWatch(self._kube).is_alive(),
         )
+
+    def _all_are_given(self, named: Mapping[str, str]) -> None:
+        """Raises UsageError for a provider that nobody could ask."""
+        given = {provider.name for provider in self._providers}
+        if unknown := [f"{name} (by {where})" for name, where in sorted(named.items()) if name not in given]:
+            raise UsageError(
+                f"providers that are in use here, but were not given: {_short(unknown)}; what lives there cannot be"
+                f" known: give each with --provider NAME=URL?token=TOKEN, or all of them in {SETTING}"
+            )
+
+    async def _holders(self) -> list[str]:
+        """Who leads, by whatever clock."""
+        found = await seats(self._place, thorough=True)
+        return sorted({seat.holder for places in found.values() for seat in places if seat.holder})
 
     async def _leases(self) -> tuple[Lease, ...]:
         """Those by which services lead."""

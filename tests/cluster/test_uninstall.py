@@ -85,7 +85,11 @@ async def test_nothing_of_ours_is_left(tmp_path: Path) -> None:
             return len([pod for pod in await place.pods() if pod.status.phase == "Running"]) == REPLICAS
 
         await place.eventually(running)
-        env = {"OVERSPILL_KUBECONFIG": str(plane.kubeconfig), "OVERSPILL_BRIDGE_PROVIDERS": clouds.setting}
+        env = {
+            "OVERSPILL_KUBECONFIG": str(plane.kubeconfig),
+            "OVERSPILL_BRIDGE_PROVIDERS": clouds.setting,
+            "OVERSPILL_BRIDGE_LIST_LAG": "0.5",  # the bridge's here
+        }
         code, out, err = await overspill("uninstall", "--yes", env=env | {"OVERSPILL_NAMESPACE": "elsewhere"})
         assert (code, out) == (2, "")
         assert f"runs in the namespace {SYSTEM_NAMESPACE}, not in elsewhere: set OVERSPILL_NAMESPACE" in err

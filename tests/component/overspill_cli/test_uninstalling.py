@@ -1,5 +1,11 @@
 """Leaving a cluster: nothing is taken away while an instance lives, and then everything is."""
 
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,6 +21,7 @@ from overspill_events.names import (
     SYSTEM_NAMESPACE,
     VIRTUAL_LABEL,
 )
+from overspill_kube.client import PatchKind
 from overspill_kube.effects import set_taints
 from overspill_kube.outcomes import Done
 from overspill_kube.resources import CONFIG_MAPS, DEPLOYMENTS, JOBS, LEASES, NAMESPACES, NODES, PODS
@@ -29,8 +36,15 @@ pytestmark = pytest.mark.timeout(240)  # a decider and leases that nobody gives 
 
 
 async def uninstall(place: Place, *arguments: str) -> tuple[int, str, str]:
-    env = {"OVERSPILL_KUBECONFIG": str(place.kubeconfig), "OVERSPILL_BRIDGE_PROVIDERS": place.cloud.setting}
-    return await overspill("uninstall", *arguments, env=env)
+    return await overspill("uninstall", *arguments, env=env_of(place))
+
+
+def env_of(place: Place, *, list_lag: float = 0.0) -> dict[str, str]:
+    return {
+        "OVERSPILL_KUBECONFIG": str(place.kubeconfig),
+        "OVERSPILL_BRIDGE_PROVIDERS": place.cloud.setting,
+        "OVERSPILL_BRIDGE_LIST_LAG": str(list_lag),
+    }
 
 
 async def made(doing) -> None:
@@ -86,6 +100,7 @@ async def test_it_refuses_while_an_instance_lives_and_then_leaves_nothing(tmp_pa
         assert code == 1, (out, err)
         assert "1 pods outside, coming home as room allows (--now evicts them at once): default/web" in err
         assert "no decider closed overspill" in err
+        assert f"taken back by: overspill gate auto {NODE}; overspill resume\n" in err
         await nothing_was_taken_away(place)
         assert len(await place.cloud.living()) == 1
 
@@ -115,7 +130,78 @@ async def test_it_refuses_while_an_instance_lives_and_then_leaves_nothing(tmp_pa
         assert await place.client.get(CONFIG_MAPS, CONTROL_CONFIG_MAP, SYSTEM_NAMESPACE) is None
         assert not (await place.client.list(LEASES, namespace=SYSTEM_NAMESPACE)).items
         code, out, err = await uninstall(place, "--yes")
-        assert (code, out, err) == (0, "nothing of Overspill is left in this cluster or at its providers\n", "")
+        assert (code, out) == (0, "nothing of Overspill is left in this cluster or at its providers\n"), err
+
+
+@contextlib.asynccontextmanager
+async def renewed(place: Place, name: str, moment: datetime) -> AsyncIterator[None]:
+    """A lease, renewed as by somebody whose clock shows this moment now."""
+
+    def spec() -> dict[str, object]:
+        nonlocal moment
+        moment += timedelta(seconds=0.2)
+        renewal = moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return {"holderIdentity": "pod-1", "leaseDurationSeconds": 5, "renewTime": renewal}
+
+    async def renew() -> None:
+        while True:
+            await asyncio.sleep(0.2)
+            patch = {"spec": spec()}
+            await made(place.client.patch(LEASES, name, patch, kind=PatchKind.MERGE, namespace=SYSTEM_NAMESPACE))
+
+    await made(place.client.create(LEASES, {"metadata": {"name": name}, "spec": spec()}, SYSTEM_NAMESPACE))
+    renewing = asyncio.create_task(renew())
+    try:
+        yield
+    finally:
+        renewing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await renewing
+
+
+@pytest.mark.parametrize("ahead", [timedelta(days=-1), timedelta(days=1)])
+async def test_whose_lease_is_renewed_leads_by_whatever_clock(tmp_path: Path, ahead: timedelta) -> None:
+    async with bridge_place(tmp_path) as place:
+        async with renewed(place, "overspill-bridge-north", datetime.now(UTC) + ahead):
+            code, out, err = await uninstall(place, "--yes")
+            assert code == 1, (out, err)
+            assert "still running, stop them and run this again: pod-1" in err
+            assert (await place.client.list(LEASES, namespace=SYSTEM_NAMESPACE)).items
+        code, out, err = await uninstall(place, "--yes")
+        assert code == 0, (out, err)
+        assert not (await place.client.list(LEASES, namespace=SYSTEM_NAMESPACE)).items
+
+
+async def test_an_instance_that_the_lists_lacked_is_waited_for(tmp_path: Path) -> None:
+    """A bridge was killed right after a create, and its pod deleted: nothing tells of the instance but a later list."""
+    async with bridge_place(tmp_path) as place:
+        system = await place.client.get(NAMESPACES, "kube-system")
+        assert system is not None
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("OVERSPILL_", "KUBECONFIG"))}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "overspill_cli", "uninstall", "--yes", env=env | env_of(place, list_lag=15),
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stderr is not None
+        assert b"a list may lack a new one for 15 s" in await process.stderr.readline()
+        await asyncio.sleep(3)
+        late = await place.cloud.rent("late", tags={CLUSTER_TAG: system.metadata.uid})
+        assert f"1 instances live: {late} at fake".encode() in await process.stderr.readline()
+        await place.cloud.end(late, "gone")
+        out, err = await process.communicate()
+        assert (process.returncode, b"nothing of Overspill is left" in out) == (0, True), (out, err)
+
+
+async def test_it_refuses_while_a_provider_is_in_use_that_it_cannot_ask(tmp_path: Path) -> None:
+    async with bridge_place(tmp_path) as place:
+        condition = {"type": "overspill.dev/provider-other", "status": "True"}
+        node = {"metadata": {"name": NODE, "labels": {VIRTUAL_LABEL: "true"}}, "status": {"conditions": [condition]}}
+        await made(place.client.create(NODES, node))
+        code, out, err = await uninstall(place, "--yes")
+        assert (code, out) == (2, "")
+        assert f"were not given: other (by node {NODE})" in err
+        assert await place.client.get(CONFIG_MAPS, CONTROL_CONFIG_MAP, SYSTEM_NAMESPACE) is None, "nothing was changed"
+        assert await place.client.get(NODES, NODE) is not None
 
 
 async def the_plan_is_told(place: Place) -> None:
@@ -166,7 +252,7 @@ async def test_an_orphan_that_nobody_ends_is_named(tmp_path: Path) -> None:
         assert system is not None
         await place.cloud.rent("other", tags={CLUSTER_TAG: "another-cluster"})
         code, out, err = await uninstall(place, "--yes")
-        assert (code, err) == (0, ""), out
+        assert code == 0, (out, err)
         orphan = await place.cloud.rent("orphan", tags={CLUSTER_TAG: system.metadata.uid})
         code, out, err = await uninstall(place, "--yes", "--timeout", "2s")
         assert code == 1
@@ -188,9 +274,9 @@ async def test_without_now_pods_leave_by_the_evictors_returns(tmp_path: Path) ->
         await home.build(replicas=2)
         for _ in range(2):
             await home.replica(on=VIRTUAL)
-        env = built.env(OVERSPILL_BRIDGE_PROVIDERS=shop.setting)
-        code, _, err = await overspill("pause", "evictor", env=env)
-        assert code == 0, err
+        env = built.env(OVERSPILL_BRIDGE_PROVIDERS=shop.setting, OVERSPILL_BRIDGE_LIST_LAG="0")
+        code, out, err = await overspill("pause", "evictor", env=env)
+        assert (code, "evictor: a pause is written" in out) == (1, True), err  # nobody leads yet
         async with home.evictor(), home.kept(2):
             code, out, err = await overspill("uninstall", "--yes", "--timeout", "60s", env=env)
             assert (code, "still running" in err) == (1, True), (out, err)  # the evictor is nobody's Deployment

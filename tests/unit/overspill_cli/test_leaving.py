@@ -1,15 +1,23 @@
 """What has to go when Overspill leaves, and what has not."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
 
-from overspill_cli.leaving import Remains, is_alive, is_held, remains
-from overspill_events.names import ADMISSION_GATE, BASE_TAINT, QUEUE_LABEL, SPILLABLE_LABEL, SWITCH_TAINT, VIRTUAL_LABEL
+from overspill_bridge.nodeobject import NodeShape, node_body
+from overspill_cli.leaving import Remains, is_held, providers_named, remains
+from overspill_events.names import (
+    ADMISSION_GATE,
+    BASE_TAINT,
+    PROVIDER_ANNOTATION,
+    QUEUE_LABEL,
+    SPILLABLE_LABEL,
+    SWITCH_TAINT,
+    VIRTUAL_LABEL,
+)
 from overspill_objects.apps import Deployment
 from overspill_objects.batch import Job
-from overspill_objects.coordination import Lease
 from overspill_objects.core import Node, Pod
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -21,10 +29,11 @@ def node(name, *, virtual=False, taints=()):
     return msgspec.convert({"metadata": {"name": name, "labels": labels}, "spec": spec}, Node)
 
 
-def pod(name, *, on="", spillable=False, gates=(), phase="Running"):
+def pod(name, *, on="", spillable=False, gates=(), phase="Running", provider=None):
     labels = {SPILLABLE_LABEL: "true"} if spillable else {}
     spec = {"nodeName": on, "schedulingGates": [{"name": gate} for gate in gates]}
-    meta = {"name": name, "namespace": "n", "labels": labels}
+    annotations = {PROVIDER_ANNOTATION: provider} if provider else {}
+    meta = {"name": name, "namespace": "n", "labels": labels, "annotations": annotations}
     return msgspec.convert({"metadata": meta, "spec": spec, "status": {"phase": phase}}, Pod)
 
 
@@ -101,13 +110,19 @@ def test_only_services_that_run_are_to_be_stopped():
     assert names(found(services=deployments).services) == ["runs"]
 
 
-@pytest.mark.parametrize(
-    ("holder", "age", "alive"), [("a", 0, True), ("a", 44, True), ("a", 45, False), ("", 0, False), ("a", None, False)]
-)
-def test_a_lease_is_alive_while_it_is_renewed(holder, age, alive):
-    renewed = {} if age is None else {"renewTime": (NOW - timedelta(seconds=age)).isoformat()}
-    lease = msgspec.convert({"spec": {"holderIdentity": holder, "leaseDurationSeconds": 15, **renewed}}, Lease)
-    assert is_alive(lease, now=NOW) is alive
+def test_providers_are_named_by_virtual_nodes_and_by_pods_that_are_not_at_home():
+    shape = NodeShape(name="v", resource="nvidia.com/gpu", gpus=1, cpus=1, memory_gib=1)
+    virtual = msgspec.convert(node_body(shape, health={"a": None, "b": "down"}, now=NOW), Node)
+    pods = (
+        pod("ended", on="v", provider="c", phase="Succeeded"),
+        pod("lost", on="a-node-that-is-gone", provider="d"),
+        pod("copied", on="h", provider="e"),
+        pod("pending", provider="f"),
+        pod("own", on="v"),
+    )
+    assert providers_named((virtual, node("h")), pods) == {
+        "a": "node v", "b": "node v", "c": "pod n/ended", "d": "pod n/lost",
+    }  # fmt: skip
 
 
 def test_an_empty_cluster_has_nothing_left():
