@@ -110,7 +110,7 @@ def lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 def event_row(event: StoredEvent) -> tuple[str, str, str, str]:
     """An event as a row of a table."""
     sentence = narrate(event.event) if event.event is not None else event.payload.decode(errors="replace")
-    return stamp(event.time), event.source.rsplit("/", 1)[-1], event.name, sentence
+    return stamp(event.time, to="milliseconds"), event.source.rsplit("/", 1)[-1], event.name, sentence
 
 
 def event_document(event: StoredEvent) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from overspill_recorder.writer import open_for_writing
 from tests.support.commands import overspill
 from tests.support.terminals import on_a_terminal
 
-START = datetime(2030, 1, 1, tzinfo=UTC)
+START = datetime(2030, 1, 1, microsecond=250_000, tzinfo=UTC)
 JOB = catalog.WorkloadRef(kind="Job", namespace="research", name="train", uid="u")
 MEMORY = 32.0 * 1024**3
 
@@ -42,7 +42,12 @@ async def test_a_list_that_was_cut_says_so(ledger: str) -> None:
     """On stderr, so that what is piped stays a table or JSON; all of it is told without a word."""
     code, out, err = await overspill("events", "--ledger", ledger, "--limit", "2")
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()] == ["TIME", "2030-01-01T00:00:03Z", "2030-01-01T00:00:04Z"]
+    assert [line.split()[0] for line in out.splitlines()] == [
+        "TIME",
+        "2030-01-01T00:00:03.250Z",
+        "2030-01-01T00:00:04.250Z",
+    ]
+    assert (await overspill("events", "--ledger", ledger, "--since", "2030-01-01T00:00:04.250Z"))[1].count("\n") == 2
     assert err == "the youngest 2 events are shown, there are older ones: --limit 20\n"
     code, out, err = await overspill("events", "--ledger", ledger, "--limit", "3", "-o", "json")
     assert (code, [event["sequence"] for event in json.loads(out)]) == (0, [2, 3, 4])
