@@ -192,18 +192,25 @@ def doctor(
     expect_none: Annotated[
         bool, Parameter(negative="", help="List instances, and exit with 1 when one lives; see --provider.")
     ] = False,
+    cluster_uid: Annotated[
+        str | None,
+        Parameter(help="List only this cluster's instances: the UID of its namespace kube-system; see --provider."),
+    ] = None,
 ) -> int:
     """Check what Overspill needs: settings, NATS and its stream, the API server, who leads, virtual nodes, policies,
     pauses and the ledger. Exits with 1 when something is a problem; a warning alone is no reason to.
 
-    With --provider or --expect-none it lists surviving instances instead; without --provider at the providers of
-    OVERSPILL_BRIDGE_PROVIDERS, where a token is not seen by other users of the machine.
+    With --provider, --expect-none or --cluster-uid it lists surviving instances instead; without --provider at the
+    providers of OVERSPILL_BRIDGE_PROVIDERS, where a token is not seen by other users of the machine.
     """
     from overspill_cli.doctoring import examine
     from overspill_cli.surviving import examine_providers
 
-    if provider or expect_none:
-        return _run(examine_providers(os.environ, given=provider, expect_none=expect_none, output=output))
+    if provider or expect_none or cluster_uid:
+        work = examine_providers(
+            os.environ, given=provider, expect_none=expect_none, output=output, cluster=cluster_uid
+        )
+        return _run(work)
 
     return _run(examine(os.environ, ledger=ledger, output=output))
 

@@ -96,13 +96,17 @@ async def look(providers: Sequence[Provider], *, clock: Clock, cluster: str | No
     return Look(survivors=tuple(found), problems=tuple(problems))
 
 
-async def examine_providers(env: Mapping[str, str], *, given: Sequence[str], expect_none: bool, output: Format) -> Exit:
-    """Print what lives. Exit code 1 when a provider could not be asked whole, or one lives that should not."""
+async def examine_providers(
+    env: Mapping[str, str], *, given: Sequence[str], expect_none: bool, output: Format, cluster: str | None = None
+) -> Exit:
+    """Print what lives, of the cluster with this UID or of any. Exit code 1 when a provider could not be asked whole,
+    or one lives that should not.
+    """
     providers = providers_of(env, given)
     async with AsyncExitStack() as stack:
         for provider in providers:
             stack.push_async_callback(provider.close)
-        seen = await look(providers, clock=SystemClock())
+        seen = await look(providers, clock=SystemClock(), cluster=cluster)
     if output is Format.json:
         print_json({"survivors": msgspec.to_builtins(seen.survivors), "problems": seen.problems})
     else:
@@ -113,7 +117,8 @@ async def examine_providers(env: Mapping[str, str], *, given: Sequence[str], exp
             print(f"not known: {problem}")
         total = sum(one.price_per_hour for one in seen.survivors)
         known = "at least " if seen.problems else ""  # who could not be asked may hold more
-        print(f"{known}{len(rows)} instances with our tags live at {len(providers)} providers, ${total:g} per hour")
+        whose = f"of the cluster {cluster}" if cluster else "with our tags, of whatever cluster,"
+        print(f"{known}{len(rows)} instances {whose} live at {len(providers)} providers, ${total:g} per hour")
     return Exit.BROKEN if seen.problems or (expect_none and seen.survivors) else Exit.FINE
 
 

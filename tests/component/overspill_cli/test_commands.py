@@ -325,6 +325,11 @@ async def test_doctor_lists_survivors_without_a_cluster() -> None:
         code, out, _ = await overspill("doctor", "--provider", shop.setting, "--expect-none")
         assert code == 1
         assert ours in out
+        assert "c-1" in out
+        code, out, _ = await overspill("doctor", "--provider", shop.setting, "--expect-none", "--cluster-uid", "c-2")
+        assert (code, out.partition(" live")[0]) == (0, "0 instances of the cluster c-2")
+        code, out, _ = await overspill("doctor", "--expect-none", "--cluster-uid", "c-1", env=env)
+        assert (code, ours in out) == (1, True)
         await shop.faults(list_incomplete={"times": 1})
         code, out, _ = await overspill("doctor", "--provider", shop.setting)
         assert code == 1
