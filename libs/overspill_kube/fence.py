@@ -23,10 +23,19 @@ def fenced(client: Client, doubt: Doubt) -> Client:
     return Client(_Fenced(client.transport, doubt), clock=client.clock, note_limits=client.note_limits)
 
 
+def doubt_of(client: Client) -> str | None:
+    """Why a write by this client would not be sent now; None while it would. For effects elsewhere than here."""
+    return client.transport.doubt() if isinstance(client.transport, _Fenced) else None
+
+
 class _Fenced:
     def __init__(self, transport: Requests, doubt: Doubt) -> None:
         self._transport = transport
         self._doubt = doubt
+
+    def doubt(self) -> str | None:
+        inner = self._transport.doubt() if isinstance(self._transport, _Fenced) else None
+        return self._doubt() or inner
 
     @property
     def settings(self) -> KubeSettings:

@@ -47,7 +47,7 @@ class Creator:
         self._slots = {name: asyncio.Semaphore(width) for name in world.providers}
 
     async def acquire(self, pod: Pod, decision: Acquire) -> Acquired | Defer | Wait:
-        """Try offerings until one accepts. Raises KubeUnavailable when references cannot be read."""
+        """Try offerings until one accepts. Raises KubeUnavailable (references cannot be read) or RightInDoubt."""
         environment = await self._environment(pod)
         if isinstance(environment, Problem):
             return Defer(reason=environment.reason, detail=environment.detail)
@@ -85,6 +85,7 @@ class Creator:
                 if world.why_paused() is not None:
                     return Acquired()  # looked at again at once, and then told so
                 await self._record.intend(self._requested(pod, choice), uid)
+                world.claim_right()
                 settled = True  # from here on only the provider's answer settles it
                 created = await world.providers[name].create(self._request(pod, choice, environment))
         except ProviderError as error:

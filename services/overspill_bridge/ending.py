@@ -60,7 +60,8 @@ class Ender:
     async def end(self, targets: tuple[Sighting, ...], why: InstanceEnd) -> bool:
         """Terminate instances of one pod. False when the live pod does not justify it (the cache was behind).
 
-        In observe mode it is only said. Raises ProviderError, KubeUnavailable or KubeError; the caller tries again.
+        In observe mode it is only said. Raises ProviderError, KubeUnavailable, KubeError or RightInDoubt; the caller
+        tries again.
         """
         ref = ref_in_tags(targets[0])
         live = await self._live(ref)
@@ -143,6 +144,7 @@ class Ender:
                     end=why,
                 )
                 await self._record.intend(intent, target.pod_uid)
+            world.claim_right()
             try:
                 await world.providers[target.provider].terminate(instance.id)
             except ProviderError as error:

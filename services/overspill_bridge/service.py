@@ -6,6 +6,7 @@ makes a restart and a change of leader the same thing.
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import Any
 
 from overspill_bridge.book import Book, Identity
@@ -22,9 +23,10 @@ from overspill_bridge.record import Record
 from overspill_bridge.settings import Settings
 from overspill_bridge.sources import SourceReader
 from overspill_bridge.work import WorkQueue
-from overspill_bridge.world import Pods, World, rules_of
+from overspill_bridge.world import Pods, RightInDoubt, World, rules_of
 from overspill_kube.client import Client
 from overspill_kube.errors import KubeError, KubeUnavailable
+from overspill_kube.fence import doubt_of
 from overspill_kube.informer import Change, Informer
 from overspill_kube.resources import NAMESPACES, PODS
 from overspill_objects.core import Pod
@@ -39,7 +41,7 @@ SERVICE = "bridge"
 IDENTITY_NAMESPACE = "kube-system"  # its UID is the cluster's identity
 RETRY_SECONDS = 1.0
 CONTROL_SECONDS = 0.5  # between two looks at the live copy of the operator's pauses; costs no request
-EXPECTED = (KubeUnavailable, KubeError, ProviderError, NotCarriedOut)  # the world's troubles, not ours
+EXPECTED = (KubeUnavailable, KubeError, ProviderError, NotCarriedOut, RightInDoubt)  # the world's troubles, not ours
 
 
 async def lead(context: Context[Settings], metrics: BridgeMetrics) -> None:
@@ -79,6 +81,7 @@ def make_world(
         condemned=set(),
         attempts={},
         why_paused=control.why_paused,
+        doubt=partial(doubt_of, context.kube),
     )
 
 

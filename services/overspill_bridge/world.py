@@ -110,6 +110,10 @@ class Pods:
             self._watched.discard(uid)
 
 
+class RightInDoubt(Exception):  # noqa: N818 -- the name says what is wrong
+    """This process may not lead any more: a call to a provider was not sent."""
+
+
 class World(Struct, frozen=True, kw_only=True):
     """Everything known, and the settings it is judged by."""
 
@@ -127,6 +131,7 @@ class World(Struct, frozen=True, kw_only=True):
     condemned: set[str]  # UIDs of pods that the collector has found gone twice
     attempts: dict[str, int]  # pod UID → creates asked for since the last that was answered well
     why_paused: Callable[[], str | None] = lambda: None  # an operator's pause in words; None: go on
+    doubt: Callable[[], str | None] = lambda: None  # why this process may not lead any more; None: it does
 
     def case(self, pod: Pod, *, api_is_fresh: bool) -> Case:
         """Everything known about one pod now."""
@@ -155,6 +160,14 @@ class World(Struct, frozen=True, kw_only=True):
         provider, instance = annotations.get(PROVIDER_ANNOTATION), annotations.get(INSTANCE_ANNOTATION)
         is_over = instance in self.ended.get(uid, ()) or instance in self.released.get(uid, ())
         return None if provider is None or provider in self.providers or is_over else provider
+
+    def claim_right(self) -> None:
+        """To be asked right before a call that changes something at a provider. Raises RightInDoubt.
+
+        A process that was stopped and goes on does not know yet that another one leads.
+        """
+        if (why := self.doubt()) is not None:
+            raise RightInDoubt(f"not sent: {why}")
 
     def markets(self) -> tuple[Market, ...]:
         now = self.clock.monotonic()
