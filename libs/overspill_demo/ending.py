@@ -23,11 +23,16 @@ T = TypeVar("T")
 def place(given: Path | None, *, prefix: str) -> Iterator[Path]:
     """The folder that was given, left as it is, or a temporary one, of which the ledger and the logs stay.
 
-    Without a ledger nothing of it stays, unless a LabError has named a log. Raises ArrangementError for a file.
+    Without a ledger nothing of it stays, unless a LabError has named a log. Raises ArrangementError for a folder that
+    cannot be had.
     """
     if given is not None:
-        if given.exists() and not given.is_dir():
-            raise ArrangementError(f"--folder {given}: it is a file, give a folder")
+        try:
+            given.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise ArrangementError(f"--folder {given}: it is a file, give a folder") from None
+        except OSError as error:
+            raise ArrangementError(f"--folder {given}: cannot be made: {error.strerror}") from error
         yield given.absolute()  # it is told to other shells
         return
     made = Path(tempfile.mkdtemp(prefix=prefix))

@@ -8,6 +8,7 @@ The composition root of the demo: the only module that knows all the others.
 
 import asyncio
 import contextlib
+import math
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
@@ -67,7 +68,8 @@ class Options(Struct, frozen=True, kw_only=True):
     @property
     def patience(self) -> float:
         """The deadline, or what a busy machine may take: a real control plane has queues and back-offs of its own."""
-        return self.deadline or (DEADLINE_S if self.cluster is None else CLUSTER_DEADLINE_S)
+        usual = DEADLINE_S if self.cluster is None else CLUSTER_DEADLINE_S
+        return usual if self.deadline is None else self.deadline
 
 
 # What tells that a victim is busy: pods at home for the admitter, pods without a place for the gate's services, …
@@ -93,6 +95,8 @@ async def perform(options: Options) -> int:
     if options.cluster is not None:
         scenario = stretched(scenario, CLUSTER_STRETCH)
     settings = arranged(options.settings)
+    if not 0 < options.patience < math.inf:
+        raise ArrangementError(f"--deadline {options.deadline:g}: give seconds, more than 0")
     if options.summary is not None:
         _check_writable(options.summary)
     clock = asyncio.get_running_loop().time
@@ -138,6 +142,7 @@ async def _played(
         )
         progress.note(f"NATS: {lab.nats_url}", f"nats --server {lab.nats_url} subscribe 'overspill.>'")
         progress.note(f"Kubernetes: {lab.kubeconfig}", f"kubectl --kubeconfig {lab.kubeconfig} get pods -A")
+        progress.note("for another shell, to ask and to give orders meanwhile:", *lab.exports)
         kube = await stack.enter_async_context(
             connect_kube(KubeSettings(kubeconfig=str(lab.kubeconfig), user_agent="overspill-demo"))
         )

@@ -1,7 +1,6 @@
 """`overspill lab`: the lab with all services and nobody's story, until it is interrupted."""
 
 import asyncio
-import shlex
 import sys
 from pathlib import Path
 
@@ -34,8 +33,8 @@ async def _lab(home: list[objects.Body], where: Path) -> None:
     async with Lab(where, nodes=home, service_settings=arranged(())) as lab:
         _say(f"Prometheus {lab.prometheus_url}, provider {lab.cloud_url}, logs {where}")
         _say("for another shell, to copy:\n")
-        for name, value in lab.environment.items():
-            _say(f"export {name}={shlex.quote(value)}")
+        for line in lab.exports:
+            _say(line)
         command = sys.argv[0]  # as it was typed, so that what is told can be typed too
         _say(f"\nthen for instance: {command} doctor, {command} gate {VIRTUAL_NODE}, {command} events,")
         _say("""kubectl get nodes, nats --server "$OVERSPILL_NATS_URL" subscribe 'overspill.>'\n""")

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import secrets
+import shlex
 import socket
 import sys
 import tempfile
@@ -100,6 +101,11 @@ class Lab:
             "OVERSPILL_BRIDGE_PROVIDERS": f"{PROVIDER}={self.cloud_url}?token={self.cloud_token}",
             "OVERSPILL_RECORDER_PATH": str(self.ledger),
         }
+
+    @property
+    def exports(self) -> list[str]:
+        """The same as lines that a shell reads."""
+        return [f"export {name}={shlex.quote(value)}" for name, value in self.environment.items()]
 
     @property
     def deaths(self) -> Sequence[Death]:

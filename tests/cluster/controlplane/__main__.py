@@ -4,7 +4,7 @@ import asyncio
 import signal
 import sys
 
-from tests.cluster.controlplane.build import BuildError, kwok
+from tests.cluster.controlplane.build import BuildError, binaries, kwok
 from tests.cluster.controlplane.program import StartError
 from tests.cluster.controlplane.start import control_plane
 
@@ -13,10 +13,12 @@ async def _run() -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    programs = await asyncio.to_thread(kwok)
+    player, built = await asyncio.to_thread(kwok), await asyncio.to_thread(binaries)
     async with control_plane(scheduler=True) as plane:
         print(f"export KUBECONFIG={plane.kubeconfig}", flush=True)
-        _say(f"no kubelet runs; with nodes of KWOK: overspill demo --kubeconfig {plane.kubeconfig} --kwok {programs}")
+        _say("no kubelet runs, pods stay Pending; the demo brings nodes of KWOK:")
+        _say(f"overspill demo --kubeconfig {plane.kubeconfig} --kwok {player}")
+        _say(f"kubectl: {built.kubectl}")
         _say("ready; Ctrl-C stops it")
         await stopped.wait()
         _say("stopping")

@@ -128,3 +128,10 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     with pytest.raises(ArrangementError, match=r"--folder .*notes\.txt: it is a file"), place(file, prefix="x-"):
         pytest.fail("it began")
     assert file.read_text() == "mine"
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("mine")
+    with pytest.raises(ArrangementError, match=r"--folder .*: cannot be made: Not a directory"):
+        place(file / "lab", prefix="x-").__enter__()
