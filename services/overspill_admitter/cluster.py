@@ -109,6 +109,10 @@ class Cluster:
         """Grows with every change of anything."""
         return sum(informer.revision for informer in self._informers().values())
 
+    def heard_at(self) -> float:
+        """Until when (monotonic seconds) the copies of Jobs and pods show everything: a silent watch may lag."""
+        return self._clock.monotonic() - max(self.jobs.last_contact_age(), self.pods.last_contact_age())
+
     def workloads(self) -> tuple[Workload, ...]:
         """All workloads of queues as they are now."""
         return read_workloads(self.jobs.items.values(), self.pods.items.values(), self.classes.items.values())

@@ -3,7 +3,7 @@
 Without them a workload that was just released would look as if it still waited, and its quota as if it were free: the
 classic way to admit twice. An expectation ends when the copy has caught up with our write, not by time: a copy that
 lags for long is not synced, and then nothing is admitted at all. Only a release whose answer got lost ends by time,
-when no request can still be on its way. Pure.
+when the copy shows what was so after no request could be on its way any more. Pure.
 """
 
 from collections.abc import Iterable
@@ -47,17 +47,20 @@ class Expectations:
         """The release did not take effect: its quota is free again."""
         self._expected.pop(uid, None)
 
-    def observe(self, workloads: Iterable[Workload], now: float) -> None:
-        """Compare with what the copy shows now; what has not begun to be answered stays expected."""
+    def observe(self, workloads: Iterable[Workload], heard: float) -> None:
+        """Compare with what the copy shows; what has not begun to be answered stays expected.
+
+        `heard`: until when (monotonic seconds) the copy shows everything.
+        """
         shown = {one.ref.uid: one for one in workloads}
         for uid, expected in list(self._expected.items()):
-            if _is_over(expected, shown.get(uid), now):
+            if _is_over(expected, shown.get(uid), heard):
                 del self._expected[uid]
 
 
-def _is_over(expected: _Expected, found: Workload | None, now: float) -> bool:
+def _is_over(expected: _Expected, found: Workload | None, heard: float) -> bool:
     if found is None or found.state is not State.WAITING:
         return True  # deleted, or visibly released
     if expected.version is not None:
         return int(found.resource_version or 0) >= expected.version  # somebody holds it back again
-    return expected.lost_at is not None and now - expected.lost_at >= ANSWER_WITHIN
+    return expected.lost_at is not None and heard - expected.lost_at >= ANSWER_WITHIN

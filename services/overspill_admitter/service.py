@@ -138,7 +138,7 @@ class Admitter:
 
     async def _decide(self) -> None:
         workloads = self._cluster.workloads()
-        self._expectations.observe(workloads, self._clock.monotonic())
+        self._expectations.observe(workloads, self._cluster.heard_at())
         await self._say_what_is_new(workloads)
         await self._notice_queues()
         with self._metrics.cycle_seconds.time():

@@ -1,14 +1,16 @@
-"""Reserved never exceeds quota, whatever happens in between: lag, lost answers, restarts, in any order."""
+"""Reserved never exceeds quota, whatever happens in between: lag, lost answers, restarts, other queues, in any order."""
 
+from decimal import Decimal
 from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from overspill_admitter.expectations import ANSWER_WITHIN, Expectations
-from overspill_admitter.policy import Rules, decide
+from overspill_admitter.memory import Given
+from overspill_admitter.policy import Admit, Rules, Snapshot, decide
 from overspill_admitter.workload import State, read_workloads
-from tests.unit.overspill_admitter.queues import cluster_queue, home, job, snapshot
+from tests.unit.overspill_admitter.queues import cluster_queue, home, job, local_queue, snapshot
 
 QUOTA = 10
 ROOM = (4, 4, 4)
@@ -22,8 +24,11 @@ class World:
         self.copy: dict[str, dict[str, Any]] = {}
         self.on_the_way: set[str] = set()  # releases that take effect later, nobody waits for their answer
         self.expectations = Expectations()
+        self.given: dict[str, Given] = {}  # the record outlives every process
+        self.points_to = "training"  # the LocalQueue of every second Job; "": it is deleted
         self.version = 0
         self.now = 0.0
+        self.heard = 0.0  # until when the copy shows everything
 
     def write(self, name: str, **changes: Any) -> int:
         self.version += 1
@@ -34,24 +39,39 @@ class World:
     def jobs(self, state: dict[str, dict[str, Any]]) -> list[Any]:
         done = {"conditions": [{"type": "Complete", "status": "True"}]}
         return [
-            job(name, gpus=j["gpus"], suspend=j["suspend"], version=j["version"], status=done if j["done"] else None)
+            job(
+                name, gpus=j["gpus"], suspend=j["suspend"], version=j["version"], status=done if j["done"] else None,
+                queue="moving" if name in NAMES[::2] else "staying",
+            )
             for name, j in state.items()
-        ]
+        ]  # fmt: skip
 
-    def running(self) -> int:
-        return sum(j["gpus"] for j in self.truth.values() if not j["suspend"] and not j["done"])
+    def running(self, queue: str) -> int:
+        return sum(
+            j["gpus"]
+            for name, j in self.truth.items()
+            if not j["suspend"] and not j["done"] and self.given[f"j-{name}"].cluster_queue == queue
+        )
+
+    def snapshot(self, jobs: list[Any]) -> Snapshot:
+        nodes = [home(f"h{n}", gpus=gpus) for n, gpus in enumerate(ROOM)]
+        queues = [cluster_queue(name, quota={"home": QUOTA}) for name in QUEUES]
+        locals_ = [local_queue("staying")]
+        if self.points_to:
+            locals_.append(local_queue("moving", cluster_queue=self.points_to))
+        return snapshot(*jobs, *nodes, *queues, *locals_, expected=self.expectations.uids, given=dict(self.given))
 
     def decide(self, answers: list[str]) -> None:
         jobs = self.jobs(self.copy)
-        self.expectations.observe(read_workloads(jobs, [], []), self.now)
-        nodes = [home(f"h{n}", gpus=gpus) for n, gpus in enumerate(ROOM)]
-        state = snapshot(*jobs, *nodes, cluster_queue(quota={"home": QUOTA}), expected=self.expectations.uids)
-        for number, admit in enumerate(decide(state, Rules()).admits):
-            self.release(admit.workload.ref.name, answers[number % len(answers)] if answers else "done")
+        self.expectations.observe(read_workloads(jobs, [], []), self.heard)
+        for number, admit in enumerate(decide(self.snapshot(jobs), Rules()).admits):
+            self.release(admit, answers[number % len(answers)] if answers else "done")
 
-    def release(self, name: str, answer: str) -> None:
-        uid = f"j-{name}"
+    def release(self, admit: Admit, answer: str) -> None:
+        name, uid = admit.workload.ref.name, admit.workload.ref.uid
         self.expectations.begin(uid)
+        asked = {use.resource: Decimal(use.asked) for use in admit.quota}
+        self.given[uid] = Given(cluster_queue=admit.cluster_queue, flavors=admit.flavors, requests=asked)
         if answer == "refused" or name not in self.truth:
             self.expectations.failed(uid)
         elif answer == "done":
@@ -78,10 +98,15 @@ class World:
         """A new process lists the truth; the old one's requests are over (its connections died with it)."""
         self.arrive()
         self.expectations = Expectations()
+        self.catch_up()
+
+    def catch_up(self) -> None:
         self.copy = {name: dict(j) for name, j in self.truth.items()}
+        self.heard = self.now
 
 
 NAMES = [f"j{n}" for n in range(6)]
+QUEUES = ["training", "other"]
 ANSWERS = st.lists(st.sampled_from(["done", "done", "refused", "late", "lost-but-done", "lost"]), max_size=4)
 CREATE = st.tuples(st.just("create"), st.sampled_from(NAMES), st.integers(2, 4))
 DECIDE = st.tuples(st.just("decide"), ANSWERS)
@@ -90,8 +115,10 @@ STEPS = st.one_of(
     st.tuples(st.just("finish"), st.sampled_from(NAMES)),
     st.tuples(st.just("show"), st.sampled_from(NAMES)),
     st.tuples(st.just("suspend"), st.sampled_from(NAMES)),
+    st.tuples(st.just("point"), st.sampled_from([*QUEUES, ""])),
     st.tuples(st.just("arrive")),
     st.tuples(st.just("wait"), st.sampled_from([1.0, 30.0, 61.0])),
+    st.tuples(st.just("catch-up")),
     st.tuples(st.just("restart")),
 )
 
@@ -110,10 +137,14 @@ def step(world: World, what: tuple[Any, ...]) -> None:
             world.copy[name] = dict(world.truth[name])
         case ("decide", answers):
             world.decide(answers)
+        case ("point", queue):
+            world.points_to = queue
         case ("arrive",):
             world.arrive()
         case ("wait", seconds):
             world.pass_time(seconds)
+        case ("catch-up",):
+            world.catch_up()
         case ("restart",):
             world.restart()
 
@@ -126,13 +157,15 @@ FIRST_IN_LINE = ("create", "j1", 4)  # sorted before those that were released an
 @example([*FULL, ("decide", []), FIRST_IN_LINE, ("decide", [])])
 @example([*FULL, ("decide", ["late"]), ("wait", 30.0), FIRST_IN_LINE, ("decide", []), ("arrive",)])
 @example([*FULL, ("decide", ["lost-but-done"]), FIRST_IN_LINE, ("decide", [])])
+@example([*FULL, ("decide", ["late"]), ("wait", 61.0), FIRST_IN_LINE, ("decide", [])])
+@example([*FULL, ("decide", []), ("restart",), ("point", ""), FIRST_IN_LINE, ("decide", [])])
 @given(st.lists(STEPS, max_size=40))
 def test_what_runs_never_exceeds_the_quota(steps: list[tuple[Any, ...]]) -> None:
     """At every moment, by the truth and not by what the admitter believes."""
     world = World()
     for what in steps:
         step(world, what)
-        assert world.running() <= QUOTA
+        assert all(world.running(queue) <= QUOTA for queue in QUEUES)
 
 
 @settings(max_examples=60, deadline=None)
@@ -142,21 +175,20 @@ def test_in_the_end_everybody_who_fits_is_admitted_and_then_nothing_changes(step
     world = World()
     for what in steps:
         step(world, what)
+    world.points_to = "training"
     world.pass_time(ANSWER_WITHIN + 1)
     for _ in range(2):
-        world.copy = {name: dict(j) for name, j in world.truth.items()}
+        world.catch_up()
         world.decide(["done"])
-    world.copy = {name: dict(j) for name, j in world.truth.items()}
+    world.catch_up()
     before = world.version
     world.decide(["done"])
     assert world.version == before
-    free = QUOTA - world.running()
+    free = QUOTA - world.running("training")
     waiting = [one for one in read_workloads(world.jobs(world.truth), [], []) if one.state is State.WAITING]
     assert all(one.requests["nvidia.com/gpu"] > min(free, 4) or _no_room(world) for one in waiting)
 
 
 def _no_room(world: World) -> bool:
     """Fragmented: the rest of the quota is there, but no node has that many GPUs left together."""
-    nodes = [home(f"h{n}", gpus=gpus) for n, gpus in enumerate(ROOM)]
-    state = snapshot(*world.jobs(world.truth), *nodes, cluster_queue(quota={"home": QUOTA}))
-    return not decide(state, Rules()).admits
+    return not decide(world.snapshot(world.jobs(world.truth)), Rules()).admits

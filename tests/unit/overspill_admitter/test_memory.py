@@ -126,7 +126,7 @@ def test_an_expectation_ends_when_the_copy_has_caught_up() -> None:
         expectations = Expectations()
         expectations.begin("j-train")
         expectations.written("j-train", "7")
-        expectations.observe(workloads, now=1e9)
+        expectations.observe(workloads, heard=1e9)
         assert (expectations.uids == frozenset()) is ended
 
 
@@ -134,12 +134,12 @@ def test_a_refusal_ends_it_and_a_lost_answer_ends_by_time_alone() -> None:
     """As long as the request may still be on its way, the quota stays taken."""
     expectations = Expectations()
     expectations.begin("j-train")
-    expectations.observe(shown(version=99), now=1e9)  # under way: nothing to compare yet
+    expectations.observe(shown(version=99), heard=1e9)  # under way: nothing to compare yet
     assert expectations.uids == {"j-train"}
     expectations.unanswered("j-train", 100)
-    expectations.observe(shown(version=99), now=100 + ANSWER_WITHIN - 1)
+    expectations.observe(shown(version=99), heard=100 + ANSWER_WITHIN - 1)
     assert expectations.uids == {"j-train"}
-    expectations.observe(shown(version=99), now=100 + ANSWER_WITHIN)
+    expectations.observe(shown(version=99), heard=100 + ANSWER_WITHIN)
     assert expectations.uids == frozenset()
     expectations.begin("j-train")
     expectations.failed("j-train")
