@@ -17,7 +17,7 @@ from overspill_cli.findings import Finding, Health
 from overspill_cli.leading import Seat, seats, vacancies
 from overspill_cli.operating import read_pauses
 from overspill_cli.output import Exit, Format, print_json, table
-from overspill_cli.policies import policies_finding
+from overspill_cli.policies import limits_finding, policies_finding
 from overspill_decider.override import Malformed, read_override
 from overspill_events import catalog, names
 from overspill_events.names import LEADING, SERVICES
@@ -155,7 +155,11 @@ async def _version(place: Place) -> list[Finding]:
         return [_problem("API server", f"/version answers {status}", "check address and credentials")]
     version = msgspec.json.decode(body, type=_Version).git_version
     found = Finding(what="API server", health=Health.OK, detail=version)
-    return [found, await policies_finding(place.kube, version=version)]
+    return [
+        found,
+        await policies_finding(place.kube, version=version),
+        await limits_finding(place.kube, version=version),
+    ]
 
 
 async def _services(place: Place) -> list[Finding]:

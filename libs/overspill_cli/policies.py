@@ -1,4 +1,6 @@
-"""What `overspill doctor` says about the MutatingAdmissionPolicies, and what is missing where there are none."""
+"""What `overspill doctor` says about admission policies, and what is missing where there are none: the mutating ones do
+for users what they would otherwise write themselves, the validating ones limit our own services.
+"""
 
 from collections.abc import Collection
 from typing import Final
@@ -13,6 +15,9 @@ WHAT: Final = "admission policies"
 GROUP_VERSION: Final = "/apis/admissionregistration.k8s.io/v1"
 POLICIES: Final = "mutatingadmissionpolicies"
 BINDINGS: Final = "mutatingadmissionpolicybindings"
+LIMITS: Final = "validating policies"
+LIMITING: Final = "validatingadmissionpolicies"
+LIMITING_BINDINGS: Final = "validatingadmissionpolicybindings"
 GUIDE: Final = "docs/without-admission-policies.md"
 LAB: Final = "+overspill-lab"  # the lab's API server does the same by itself
 
@@ -25,6 +30,17 @@ DOES: Final = {
     "overspill-hold-queued-jobs": "queued Jobs are not suspended and start without a quota",
     "overspill-prioritise-queued-jobs": "queued Jobs get no priority by GPUs",
 }
+
+LIMITS_OF: Final = (
+    "overspill-decider-nodes",
+    "overspill-bridge-nodes",
+    "overspill-bridge-pods",
+    "overspill-bridge-leases",
+    "overspill-admitter-pods",
+    "overspill-admitter-jobs",
+    "overspill-protected-namespaces",
+    "overspill-crds",
+)
 
 
 class _Resource(Struct):
@@ -55,21 +71,48 @@ async def policies_finding(kube: Client, *, version: str) -> Finding:
     served = {one.name for one in msgspec.json.decode(body, type=_Resources).resources} if status == 200 else set()  # noqa: PLR2004
     if not {POLICIES, BINDINGS} <= served:
         return missing(DOES, why="this API server has no MutatingAdmissionPolicies (v1, Kubernetes 1.36)")
+    match await _absent(kube, DOES, POLICIES, BINDINGS):
+        case _Refused(kind=kind) as refused:
+            advice = f"let these credentials list {kind}; without the policies: {GUIDE}"
+            return Finding(what=WHAT, health=Health.WARNING, detail=str(refused), advice=advice)
+        case []:
+            return Finding(what=WHAT, health=Health.OK, detail=f"{len(DOES)} installed")
+        case absent:
+            return missing(absent, why=f"not installed or not bound: {', '.join(absent)}")
+
+
+async def limits_finding(kube: Client, *, version: str) -> Finding:
+    """Whether those that limit our services are installed. Raises KubeUnavailable."""
+    if LAB in version:
+        return Finding(what=LIMITS, health=Health.OK, detail="the lab limits no service")
+    match await _absent(kube, LIMITS_OF, LIMITING, LIMITING_BINDINGS):
+        case _Refused(kind=kind) as refused:
+            advice = f"let these credentials list {kind}"
+            return Finding(what=LIMITS, health=Health.WARNING, detail=str(refused), advice=advice)
+        case []:
+            return Finding(what=LIMITS, health=Health.OK, detail=f"{len(LIMITS_OF)} installed")
+        case absent:
+            why = f"not installed or not bound: {', '.join(absent)}: their services may change more than they need to"
+            return Finding(what=LIMITS, health=Health.WARNING, detail=why, advice="kubectl apply -k deploy/")
+
+
+class _Refused(Struct, frozen=True):
+    kind: str
+    status: int
+
+    def __str__(self) -> str:
+        return f"not known: {self.kind} answers {self.status}"
+
+
+async def _absent(kube: Client, wanted: Collection[str], *kinds: str) -> list[str] | _Refused:
+    """Those that are not there in each of the kinds, policies and bindings."""
     names: list[set[str]] = []
-    for kind in (POLICIES, BINDINGS):
+    for kind in kinds:
         status, body = await kube.raw("GET", f"{GROUP_VERSION}/{kind}")
         if status != 200:  # noqa: PLR2004
-            return Finding(
-                what=WHAT,
-                health=Health.WARNING,
-                detail=f"not known: {kind} answers {status}",
-                advice=f"let these credentials list {kind}; without the policies: {GUIDE}",
-            )
+            return _Refused(kind, status)
         names.append({one.metadata.name for one in msgspec.json.decode(body, type=_List).items})
-    absent = [name for name in DOES if not all(name in there for there in names)]
-    if absent:
-        return missing(absent, why=f"not installed or not bound: {', '.join(absent)}")
-    return Finding(what=WHAT, health=Health.OK, detail=f"{len(DOES)} installed")
+    return [name for name in wanted if not all(name in there for there in names)]
 
 
 def missing(absent: Collection[str], *, why: str) -> Finding:

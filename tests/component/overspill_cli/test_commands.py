@@ -356,3 +356,4 @@ async def test_doctor_tells_pauses_orders_and_the_labs_policies(place: House) ->
     assert "decider" not in found
     assert "gate closed, ordered open until" in found["virtual node external"]["detail"]
     assert found["admission policies"]["health"] == "ok"
+    assert found["validating policies"]["health"] == "ok"

@@ -6,7 +6,18 @@ import msgspec
 import yaml
 
 from overspill_cli.findings import Health
-from overspill_cli.policies import BINDINGS, DOES, GROUP_VERSION, GUIDE, POLICIES, policies_finding
+from overspill_cli.policies import (
+    BINDINGS,
+    DOES,
+    GROUP_VERSION,
+    GUIDE,
+    LIMITING,
+    LIMITING_BINDINGS,
+    LIMITS_OF,
+    POLICIES,
+    limits_finding,
+    policies_finding,
+)
 from overspill_events import names
 
 ROOT = Path(__file__).parents[3]
@@ -60,6 +71,34 @@ async def test_what_may_not_be_read_is_not_known():
 
 async def test_the_lab_does_it_by_itself():
     assert (await policies_finding(Server(served=()), version="v1.37.2+overspill-lab")).health is Health.OK
+
+
+class Limited(Server):
+    """What limits the services is asked of it."""
+
+    def __init__(self, *, installed=LIMITS_OF, bound=LIMITS_OF):
+        super().__init__()
+        for kind, there in ((LIMITING, installed), (LIMITING_BINDINGS, bound)):
+            items = [{"metadata": {"name": name}} for name in there]
+            self.answers[f"{GROUP_VERSION}/{kind}"] = (200, {"items": items})
+
+
+async def test_services_that_nothing_limits_are_told():
+    async def judged(server):
+        return await limits_finding(server, version="v1.37.2")
+
+    assert (await judged(Limited())).health is Health.OK
+    absent = await judged(Limited(installed=LIMITS_OF[1:], bound=LIMITS_OF[:-1]))
+    assert absent.health is Health.WARNING
+    assert f"not bound: {LIMITS_OF[0]}, {LIMITS_OF[-1]}: " in absent.detail
+    unread = await judged(Server())
+    assert (unread.health, unread.detail) == (Health.WARNING, f"not known: {LIMITING} answers 404")
+
+
+def test_the_limits_are_those_that_are_deployed():
+    documents = yaml.safe_load_all((ROOT / "deploy/base/policies/validating.yaml").read_text())
+    deployed = {one["metadata"]["name"] for one in documents if one["kind"] == "ValidatingAdmissionPolicy"}
+    assert deployed == set(LIMITS_OF)
 
 
 def test_the_policies_are_those_that_are_deployed():
