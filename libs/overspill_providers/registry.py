@@ -48,6 +48,7 @@ def _build(entry: str, *, position: int, timeout: float) -> tuple[str, Provider]
     if not token:
         raise ValueError(f"{where}: no token; accepted: {_ACCEPTED}")
     if parameters:
-        raise ValueError(f"{where}: unknown parameters {sorted(parameters)}; accepted: token")
+        # Not by their names: one may be the rest of a token.
+        raise ValueError(f"{where}: there are more parameters than token, in which & is written %26")
     url = urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
     return name, FakeCloudProvider(url=url, token=token, name=name, timeout=timeout)

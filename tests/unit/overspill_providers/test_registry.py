@@ -25,7 +25,9 @@ def test_several_providers_keep_their_order():
         ("fake=http://host:8080&token=secret", "its port is no number from 1 to 65535"),
         ("fake=http://[::1?token=secret", "no URL"),
         ("fake=http://host", "no token"),
-        ("fake=http://host?token=secret&region=x", "region"),
+        ("fake=http://host?token=secret&region=x", "more parameters than token"),
+        ("fake=http://host?token=x&secret", "more parameters than token"),
+        ("fake=http://host?token=x&secret==", "more parameters than token"),
         ("fake=http://host?token=secret,fake=http://other?token=secret", "given twice"),
     ],
 )
