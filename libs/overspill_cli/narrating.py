@@ -201,7 +201,8 @@ def _created(e: catalog.InstanceCreated) -> str:
 
 
 def _running(e: catalog.InstanceRunning) -> str:
-    return f"instance {e.instance} of {pod_name(e.pod)} runs after {number(e.seconds_to_running)} s"
+    after = "" if e.seconds_to_running is None else f" after {number(e.seconds_to_running)} s"
+    return f"instance {e.instance} of {pod_name(e.pod)} runs{after}"
 
 
 def _adopted(e: catalog.InstanceAdopted) -> str:

@@ -54,7 +54,8 @@ class Reconciler:
         self._metrics = metrics
         self._log = log
         self._api_is_fresh = api_is_fresh
-        self._first_seen: dict[str, float] = {}
+        # Monotonic seconds; None: its instance was taken over, and how long it waited for that is not known.
+        self._first_seen: dict[str, float | None] = {}
 
     async def handle(self, uid: str, queue: WorkQueue) -> float | None:
         """One pass. Returns when to look again (seconds), None: when something changes."""
@@ -144,15 +145,17 @@ class Reconciler:
         was_running = pod.status.phase == "Running"
         said = await self._effects.say(pod, decision.desired)
         if said and not was_running and instance.state is InstanceState.RUNNING:
-            seconds = self._world.clock.monotonic() - self._first_seen[uid]
-            self._metrics.to_running.observe(seconds)
+            since = self._first_seen[uid]
+            seconds = None if since is None else self._world.clock.monotonic() - since
+            if seconds is not None:
+                self._metrics.to_running.observe(seconds)
             self._record.tell(
                 InstanceRunning(
                     key=key_of(uid),
                     pod=ref_of(pod),
                     provider=sighting.provider,
                     instance=instance.id,
-                    seconds_to_running=seconds if sighting.created_here else None,
+                    seconds_to_running=seconds,
                 ),
                 uid,
             )
@@ -168,6 +171,8 @@ class Reconciler:
             state=sighting.instance.state.value,
         )
         self._world.book.adopted(sighting)
+        if pod.metadata.uid not in self._world.attempts:  # else it is ours after all, and its answer was lost
+            self._first_seen[pod.metadata.uid] = None
         self._record.tell(event, pod.metadata.uid)
 
     async def _conclude(self, pod: Pod, decision: Conclude) -> None:

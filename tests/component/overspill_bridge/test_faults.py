@@ -66,6 +66,17 @@ async def test_killed_while_creating_thirty_pods_it_ends_with_one_instance_each(
         adopted = {event.pod.uid for event in await said(place, InstanceAdopted)}
         assert adopted <= set(uids(pods))
         assert adopted, "a restart must find what its predecessor made"
+        await _tells_only_times_it_knows(place)
+
+
+async def _tells_only_times_it_knows(place):
+    """How long a pod waited for what a predecessor made is not known."""
+    adopted = set()
+    for event in await said(place, InstanceAdopted, InstanceRunning):
+        if isinstance(event, InstanceAdopted):
+            adopted.add(event.pod.uid)
+        else:
+            assert (event.seconds_to_running is None) == (event.pod.uid in adopted), event
 
 
 async def test_killed_while_deleting_it_leaves_nothing(tmp_path):
