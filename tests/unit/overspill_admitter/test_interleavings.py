@@ -22,7 +22,9 @@ class World:
     def __init__(self) -> None:
         self.truth: dict[str, dict[str, Any]] = {}
         self.copy: dict[str, dict[str, Any]] = {}
-        self.on_the_way: set[str] = set()  # releases that take effect later, nobody waits for their answer
+        self.on_the_way: dict[
+            str, float
+        ] = {}  # since when: releases that take effect later, nobody waits for an answer
         self.expectations = Expectations()
         self.given: dict[str, Given] = {}  # the record outlives every process
         self.points_to = "training"  # the LocalQueue of every second Job; "": it is deleted
@@ -79,20 +81,20 @@ class World:
         else:
             self.expectations.unanswered(uid, self.now)
             if answer == "late":
-                self.on_the_way.add(name)
+                self.on_the_way[name] = self.now
             elif answer == "lost-but-done":
                 self.write(name, suspend=False)
 
     def arrive(self) -> None:
-        for name in self.on_the_way & self.truth.keys():
+        for name in self.on_the_way.keys() & self.truth.keys():
             if self.truth[name]["suspend"] and not self.truth[name]["done"]:
                 self.write(name, suspend=False)
         self.on_the_way.clear()
 
     def pass_time(self, seconds: float) -> None:
-        if seconds >= ANSWER_WITHIN:  # no request is on its way that long
-            self.arrive()
         self.now += seconds
+        if any(self.now - since >= ANSWER_WITHIN for since in self.on_the_way.values()):
+            self.arrive()  # no request is on its way that long
 
     def restart(self) -> None:
         """A new process lists the truth; the old one's requests are over (its connections died with it)."""
@@ -131,7 +133,7 @@ def step(world: World, what: tuple[Any, ...]) -> None:
         case ("finish", name) if name in world.truth and not world.truth[name]["suspend"]:
             world.write(name, done=True)
         case ("suspend", name) if name in world.truth and not world.truth[name]["done"]:
-            world.on_the_way.discard(name)
+            world.on_the_way.pop(name, None)
             world.write(name, suspend=True)
         case ("show", name) if name in world.truth:
             world.copy[name] = dict(world.truth[name])
