@@ -22,9 +22,7 @@ class World:
     def __init__(self) -> None:
         self.truth: dict[str, dict[str, Any]] = {}
         self.copy: dict[str, dict[str, Any]] = {}
-        self.on_the_way: dict[
-            str, float
-        ] = {}  # since when: releases that take effect later, nobody waits for an answer
+        self.on_the_way: dict[str, float] = {}  # since when; releases that take effect later, unheard
         self.expectations = Expectations()
         self.given: dict[str, Given] = {}  # the record outlives every process
         self.points_to = "training"  # the LocalQueue of every second Job; "": it is deleted
