@@ -1,5 +1,6 @@
 """`overspill`: the commands and their arguments. What they do is in the modules they call."""
 
+import asyncio
 import importlib
 import logging
 import os
@@ -220,7 +221,7 @@ def schemas(*, directory: Annotated[Path | None, Parameter(name=["--directory", 
     """Print the JSON Schema of every event, or write one file per event type into a directory."""
     from overspill_cli.schemas import write_schemas
 
-    return write_schemas(directory)
+    return _run(asyncio.to_thread(write_schemas, directory))
 
 
 def main() -> None:

@@ -117,7 +117,10 @@ class Leaver:
         left, seen = await self._remains(), await self._look()
         if left.is_nothing and seen.proves_absence:
             await self._prove_absence()
-            print("nothing of Overspill is left in this cluster or at its providers")
+            print(
+                "nothing of Overspill is left in this cluster or at its providers"
+                " but what `kubectl delete -k deploy/` removes"
+            )
             return Exit.FINE
         if self._options.dry_run or not self._options.yes:
             self._print_plan(left, seen)

@@ -4,9 +4,11 @@ Everything else about events is derived from what is registered here. This modul
 """
 
 from collections.abc import Callable
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from msgspec import Struct
+
+TYPE_PREFIX: Final = "dev.overspill."  # of every CloudEvents type
 
 
 class Event(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -26,7 +28,7 @@ class EventSpec(Struct, frozen=True, kw_only=True):
     @property
     def type(self) -> str:
         """The CloudEvents type, for instance dev.overspill.decider.gate-opened.v1."""
-        return f"dev.overspill.{'service' if self.service == '*' else self.service}.{kebab(self.name)}.v{self.version}"
+        return f"{TYPE_PREFIX}{'service' if self.service == '*' else self.service}.{kebab(self.name)}.v{self.version}"
 
 
 def kebab(name: str) -> str:

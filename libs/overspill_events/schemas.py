@@ -13,6 +13,7 @@ import msgspec
 
 from overspill_events.catalog import CATALOG, Event
 from overspill_events.comments import field_comments
+from overspill_events.declaring import TYPE_PREFIX
 from overspill_events.subjects import STREAM, subject_template
 
 Schema = dict[str, Any]
@@ -64,9 +65,9 @@ def _camel(field: str) -> str:
 
 
 def write(directory: Path) -> None:
-    """Write one file per event, named by its type; files of types that are no more are removed."""
+    """Write one file per event, named by its type; files of types that are no more are removed, nobody else's."""
     directory.mkdir(parents=True, exist_ok=True)
-    for file in directory.glob("*.json"):
+    for file in directory.glob(f"{TYPE_PREFIX}*.json"):
         if file.stem not in CATALOG:
             file.unlink()
     for ce_type, event_type in CATALOG.items():

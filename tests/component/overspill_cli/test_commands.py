@@ -294,6 +294,10 @@ async def test_schemas_as_one_document_and_as_files(tmp_path: Path):
     code, out, _ = await overspill("schemas", "--directory", str(tmp_path / "schemas"))
     assert (code, out) == (0, "")
     assert {path.stem for path in (tmp_path / "schemas").iterdir()} == set(CATALOG)
+    (tmp_path / "file").touch()
+    code, out, err = await overspill("schemas", "--directory", str(tmp_path / "file"))
+    assert (code, out) == (2, "")
+    assert err.rstrip().endswith("cannot be written to: File exists")
 
 
 @pytest.mark.parametrize(

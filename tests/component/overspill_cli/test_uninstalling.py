@@ -130,7 +130,8 @@ async def test_it_refuses_while_an_instance_lives_and_then_leaves_nothing(tmp_pa
         assert await place.client.get(CONFIG_MAPS, CONTROL_CONFIG_MAP, SYSTEM_NAMESPACE) is None
         assert not (await place.client.list(LEASES, namespace=SYSTEM_NAMESPACE)).items
         code, out, err = await uninstall(place, "--yes")
-        assert (code, out) == (0, "nothing of Overspill is left in this cluster or at its providers\n"), err
+        assert code == 0, err
+        assert out.startswith("nothing of Overspill is left in this cluster or at its providers but"), out
 
 
 @contextlib.asynccontextmanager
