@@ -508,8 +508,11 @@ async def test_protected_namespaces_are_left_alone(plane: ControlPlane, admin: A
         (await admin.post(PODS, pod({}, meta={"name": "evicted"}))).ok()
         here = eviction | {"metadata": {"name": "evicted", "namespace": "team"}}
         (await evictor.post(f"{PODS}/evicted/eviction", here)).ok()
+    # What it may do to pods anywhere else: which of two policies that refuse is told is chance.
+    (await admin.post(system, pod(QUEUED, meta={"name": "gated"}, schedulingGates=[GATE]))).ok()
+    opened = [{"op": "replace", "path": "/spec/schedulingGates", "value": []}]
     async with acting_as(plane, "admitter") as admitter:
-        refused(await admitter.patch(f"{system}/one", {"metadata": {"annotations": {"a": "b"}}}), why)
+        refused(await admitter.patch(f"{system}/gated", opened, JSON_PATCH), why)
     async with acting_as(plane, "bridge") as bridge:
         refused(await bridge.patch(f"{system}/one", {"metadata": {"annotations": {"a": "b"}}}), why)
         # Like any kubelet it confirms the end of a DaemonSet's pod that somebody deleted.
