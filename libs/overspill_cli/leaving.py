@@ -10,9 +10,9 @@ from overspill_capacity.room import TERMINAL
 from overspill_events.names import (
     ADMISSION_GATE,
     BASE_TAINT,
-    DOMAIN,
     PREFERENCE_TAINT,
     PROVIDER_ANNOTATION,
+    PROVIDER_CONDITION,
     QUEUE_LABEL,
     SPILLABLE_LABEL,
     SWITCH_TAINT,
@@ -25,7 +25,6 @@ from overspill_objects.meta import ObjectMeta, condition_of
 
 OUR_TAINTS: Final = frozenset({BASE_TAINT, PREFERENCE_TAINT, SWITCH_TAINT})
 JOB_CONTROLLERS: Final = frozenset({"", "kubernetes.io/job-controller"})
-PROVIDER_CONDITION: Final = f"{DOMAIN}/provider-"  # of a virtual node, one for each provider of its bridge
 
 
 class Remains(Struct, frozen=True, kw_only=True):

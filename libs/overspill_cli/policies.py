@@ -71,37 +71,35 @@ async def policies_finding(kube: Client, *, version: str) -> Finding:
     served = {one.name for one in msgspec.json.decode(body, type=_Resources).resources} if status == 200 else set()  # noqa: PLR2004
     if not {POLICIES, BINDINGS} <= served:
         return missing(DOES, why="this API server has no MutatingAdmissionPolicies (v1, Kubernetes 1.36)")
-    match await _absent(kube, DOES, POLICIES, BINDINGS):
-        case _Refused(kind=kind) as refused:
-            advice = f"let these credentials list {kind}; without the policies: {GUIDE}"
-            return Finding(what=WHAT, health=Health.WARNING, detail=str(refused), advice=advice)
-        case []:
-            return Finding(what=WHAT, health=Health.OK, detail=f"{len(DOES)} installed")
-        case absent:
-            return missing(absent, why=f"not installed or not bound: {', '.join(absent)}")
+    absent = await _absent(kube, DOES, POLICIES, BINDINGS)
+    if isinstance(absent, _Refused):
+        return absent.finding(WHAT, otherwise=f"; without the policies: {GUIDE}")
+    if absent:
+        return missing(absent, why=f"not installed or not bound: {', '.join(absent)}")
+    return Finding(what=WHAT, health=Health.OK, detail=f"{len(DOES)} installed")
 
 
 async def limits_finding(kube: Client, *, version: str) -> Finding:
     """Whether those that limit our services are installed. Raises KubeUnavailable."""
     if LAB in version:
         return Finding(what=LIMITS, health=Health.OK, detail="the lab limits no service")
-    match await _absent(kube, LIMITS_OF, LIMITING, LIMITING_BINDINGS):
-        case _Refused(kind=kind) as refused:
-            advice = f"let these credentials list {kind}"
-            return Finding(what=LIMITS, health=Health.WARNING, detail=str(refused), advice=advice)
-        case []:
-            return Finding(what=LIMITS, health=Health.OK, detail=f"{len(LIMITS_OF)} installed")
-        case absent:
-            why = f"not installed or not bound: {', '.join(absent)}: their services may change more than they need to"
-            return Finding(what=LIMITS, health=Health.WARNING, detail=why, advice="kubectl apply -k deploy/")
+    absent = await _absent(kube, LIMITS_OF, LIMITING, LIMITING_BINDINGS)
+    if isinstance(absent, _Refused):
+        return absent.finding(LIMITS)
+    if absent:
+        why = f"not installed or not bound: {', '.join(absent)}: their services may change more than they need to"
+        return Finding(what=LIMITS, health=Health.WARNING, detail=why, advice="kubectl apply -k deploy/")
+    return Finding(what=LIMITS, health=Health.OK, detail=f"{len(LIMITS_OF)} installed")
 
 
 class _Refused(Struct, frozen=True):
     kind: str
     status: int
 
-    def __str__(self) -> str:
-        return f"not known: {self.kind} answers {self.status}"
+    def finding(self, what: str, *, otherwise: str = "") -> Finding:
+        """Not known, and what to do about it."""
+        detail, advice = f"not known: {self.kind} answers {self.status}", f"let these credentials list {self.kind}"
+        return Finding(what=what, health=Health.WARNING, detail=detail, advice=advice + otherwise)
 
 
 async def _absent(kube: Client, wanted: Collection[str], *kinds: str) -> list[str] | _Refused:

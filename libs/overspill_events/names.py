@@ -19,6 +19,9 @@ SWITCH_TAINT: Final = f"{DOMAIN}/home-has-room"
 NO_SCHEDULE: Final = "NoSchedule"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 
+# Conditions of a virtual node.
+PROVIDER_CONDITION: Final = f"{DOMAIN}/provider-"  # + name: on a virtual node, one condition for each provider
+
 # Labels.
 SPILLABLE_LABEL: Final = f"{DOMAIN}/spillable"  # "true" on a pod: it may overflow
 VIRTUAL_LABEL: Final = f"{DOMAIN}/virtual"  # "true" on a virtual node; soft home affinity asks for its absence

@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from overspill_events.names import (
     BASE_TAINT,
-    DOMAIN,
     NO_SCHEDULE,
     PREFER_NO_SCHEDULE,
     PREFERENCE_TAINT,
+    PROVIDER_CONDITION,
     SWITCH_TAINT,
     VIRTUAL_LABEL,
 )
@@ -134,7 +134,7 @@ def _conditions(node: Node | None, health: Mapping[str, str | None], *, now: dat
         ("NetworkUnavailable", "False", "NoRoutesNeeded", ""),
     ]
     for provider, problem in health.items():
-        name = f"{DOMAIN}/provider-{provider}"
+        name = f"{PROVIDER_CONDITION}{provider}"
         if problem is None:
             wanted.append((name, "True", "Answers", ""))
         else:
